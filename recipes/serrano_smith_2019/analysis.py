@@ -40,7 +40,7 @@ def removed(order: str, name: str) -> Number:
     """
 
     def number(cell: Cell) -> np.ndarray:
-        removal = removals(cell)[order, "renormalised"]
+        removal = removals(cell)[order]
         share = erasure.fractions(cell, removal)
         of = {"share": share, "never": np.isnan(share).astype(float), "empty": removal.empty}
         return np.where(cell.lengths > 1, of[name], np.nan)

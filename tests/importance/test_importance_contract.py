@@ -50,7 +50,6 @@ OPTIONS = {  # of measures that take long with their own
     "lime": {"samples": 8},
     "integrated_gradients": {"tolerance": 1e6},
     "aopc_limits": {"exact_tokens": 3, "beam": 2},  # a beam of 1 breaks ties by rounding, where tokens have no weight
-    "weight_aopc_limits": {"exact_tokens": 6, "beam": 2},
     "map_adversary": {"steps": 3, "restarts": 2},
 }
 WEIGHTLESS = (
@@ -75,11 +74,11 @@ TOLERANCE = {  # what differs by more than 1e-6 where the arithmetic is in anoth
 }
 STACKED = {"alti", "attn_lrp", "chefer", "decompx", "globenc", "rollout", "value_zeroing"}
 STACKED |= {"frozen_flip_set", "map_adversary", "map_erasure", "map_permutation", "map_uniform", "marker_attention"}
-NOT_AFFINE = {"exact_contribution", "token_logits", "weight_aopc_limits"}
+NOT_AFFINE = {"adversary_exact", "exact_contribution", "token_logits"}
 STATELESS = {"attention_norm", "conicity", "exact_contribution", "gradient_hidden_to_input", "identifiability", "lrp"}
 STATELESS |= {"diffmask", "value_norm_share"}
 CLASSIFIER = {"adversary_exact", "adversary_search", "erasure", "minimal_flip_set", "permutation", "random_support"}
-CLASSIFIER |= {"exact_contribution", "gradient_hidden_to_input", "lrp", "token_logits", "weight_aopc_limits"}
+CLASSIFIER |= {"exact_contribution", "gradient_hidden_to_input", "lrp", "token_logits"}
 
 
 @pytest.fixture(params=names())
@@ -94,7 +93,6 @@ def _short_searches():
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(entmax, "entmax_bisect", lambda scores, alpha, n_iter: bisected(scores, alpha, n_iter=24))
         patched.setattr(climb, "STEPS", 12)
-        patched.setattr(climb, "STEPS_ASKED", 8)
         yield
 
 

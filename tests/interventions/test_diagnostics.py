@@ -123,7 +123,7 @@ def test_groups_by_the_maps_that_a_model_returns():
             marks = np.zeros(len(inside), bool)
             if name == "markers":
                 marks = ~inside
-            elif name in groups:
+            else:
                 marks[inside] = groups[name]
             assert columns["group_mass_tokens"][row][place] == marks.sum()
             values, masses = (

@@ -11,8 +11,7 @@ from tests.small_classifiers import classifier
 from tests.stages import Text
 
 
-LOW, HIGH, ATTENTION, TVD, BOUND, CERTAINTY, SUPPORT, TOP, TOP_LOW, CHANGE, *OF_MAPS = find("identifiability").columns
-DOUBLE, LAYER_TVD, LAYER_ROWS = OF_MAPS
+LOW, HIGH, ATTENTION, TVD, BOUND, CERTAINTY, SUPPORT, TOP, TOP_LOW, CHANGE = find("identifiability").columns
 
 
 def interval(values, attention, token):
@@ -26,7 +25,6 @@ def interval(values, attention, token):
 def test_up_to_as_many_tokens_as_numbers_there_is_one_attention(readout, tiny_model, tiny_rows, tiny_batch):
     model, batch = tiny_model(readout=readout), tiny_batch(tiny_rows([9, 4]))
     columns = run("identifiability", model, batch)
-    assert not set(OF_MAPS) & set(columns)
     for row in range(2):
         attention = Text(model, batch, row).attention
         for name in (LOW, HIGH, ATTENTION):
@@ -98,8 +96,8 @@ def texts(subject, *lengths):
 
 
 @pytest.mark.parametrize("kind", FIELDS)
-def test_all_rows_of_all_layers_at_once(kind):
-    """The logits stay, in float64 to its rounding. All rows matter in the first layer, and one of each head in the last."""
+def test_the_rows_that_are_shown_can_be_others(kind):
+    """The logits stay, to rounding."""
     subject, lengths = subject_of(kind), (14, 3, 20)
     batch = texts(subject, *lengths)
     columns, inside = run("identifiability", subject, batch), subject.attendable(batch)
@@ -109,13 +107,12 @@ def test_all_rows_of_all_layers_at_once(kind):
         assert (low <= own + 1e-6).all() and (own <= high + 1e-6).all()
         assert (furthest >= low - 1e-6).all() and (furthest <= high + 1e-6).all()
         assert low.shape == (length,) and furthest.sum() == pytest.approx(1, abs=1e-6)
-        assert columns[CHANGE][row] < 1e-5 and columns[DOUBLE][row] < 1e-11
+        assert columns[CHANGE][row] < 1e-5
         assert np.abs(furthest - own).sum() / 2 == pytest.approx(columns[TVD][row], abs=1e-5)
         assert columns[TVD][row] <= columns[BOUND][row]
-        assert columns[LAYER_ROWS][row].tolist() == [3 * (length + 2), 3]
-    assert columns[TVD][1] == pytest.approx(0, abs=1e-9)  # three tokens, five equations
+    assert columns[TVD][1] == pytest.approx(0, abs=1e-6)  # three tokens, five equations
     assert columns[CERTAINTY][1] == "exact"
-    assert columns[TVD][2] > 0.2 and (columns[LAYER_TVD][2] > 0.05).all()
+    assert columns[TVD][2] > 0.2
 
 
 @pytest.mark.parametrize(("kind", "reduction"), [("bert", "all"), ("bert", {"layers": 1, "head": 2}), ("gpt2", "last")])
@@ -124,16 +121,16 @@ def test_intervals_are_means_of_intervals_of_heads(kind, reduction):
     subject = subject_of(kind, reduction)
     batch = texts(subject, 12)
     columns = run("identifiability", subject, batch)
-    read = subject.in_double().read(batch, rows=True)
+    read = subject.read(batch, rows=True)
     inside = subject.attendable(batch)[0].numpy()
     heads = range(3) if subject.reduction.head is None else [subject.reduction.head]
     bounds, total = np.zeros((2, 12)), 0.0
     for layer in subject.reduction.chosen(2):
         for head in heads:
             for row in read.rows[0].nonzero()[:, 0].tolist():
-                own = read.maps[layer].weights[0, head, row].detach().numpy()
+                own = read.maps[layer].weights[0, head, row].detach().double().numpy()
                 free = inside & (own > 0)
-                values, mass = read.maps[layer].values[0, head].detach().numpy()[free], own[free].sum()
+                values, mass = read.maps[layer].values[0, head].detach().double().numpy()[free], own[free].sum()
                 total += mass
                 for token in np.flatnonzero(free[inside]):
                     place = free[: np.flatnonzero(inside)[token]].sum()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.interventions.erasure import Erased, Scaled
+from attnfaith.interventions.erasure import Erased
 from attnfaith.interventions.permutation import Permuted, read_permuted
-from attnfaith.interventions.targets import Maps
+from attnfaith.interventions.targets import Maps, Scaled
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import Edit, SelfAttention
 from tests.measuring import run

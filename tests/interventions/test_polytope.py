@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith.interventions import polytope
-from attnfaith.interventions.polytope import Programmes, alternatives, equations, far
+from attnfaith.interventions.polytope import Programmes, alternatives, equations
 
 
 def drawn(length, size, seed=0, sharpness=1.5):
@@ -148,41 +148,6 @@ def test_properties(instance):
         other = alternatives((values @ mixing)[order] - 5.0, attention[order], top=2)
         np.testing.assert_allclose(other.low, limits.low[order], atol=1e-7)
         np.testing.assert_allclose(other.high, limits.high[order], atol=1e-7)
-
-
-@settings(max_examples=60)
-@given(INSTANCES, st.integers(1, 4))
-def test_walks_change_nothing(instance, count):
-    length, size, seed, sharpness, zeros = instance
-    values = drawn(length, size, seed)[0]
-    attention = np.array([drawn(length, 1, seed + number, sharpness)[1] for number in range(count)])
-    attention[:, 1 : 1 + min(zeros, length - 1)] = 0
-    attention /= attention.sum(1, keepdims=True)
-    before = attention.copy()
-    walked = far(values, attention)
-    assert np.array_equal(attention, before)
-    for own, other in zip(attention, walked, strict=True):
-        stays(values, own, other)
-        if not zeros:
-            assert (other > 1e-9).sum() <= len(equations(values))
-    if length > size + 1 and not zeros:
-        assert (np.abs(walked - attention).sum(1) > 1e-6).all()
-
-
-@pytest.mark.parametrize(("length", "size"), [(12, 2), (9, 6), (90, 3)])
-def test_walks_keep_to_the_tokens_that_are_allowed(length, size):
-    """As under a causal mask: row q on the tokens up to q; the first ones have no choice."""
-    values, allowed = drawn(length, size)[0], np.tri(length, dtype=bool)
-    attention = np.array([drawn(length, 1, seed)[1] for seed in range(length)]) * allowed
-    attention /= attention.sum(1, keepdims=True)
-    walked = far(values, attention, allowed=allowed)
-    assert not walked[~allowed].any()
-    for row, (own, other) in enumerate(zip(attention, walked, strict=True)):
-        stays(values, own, other)
-        if row <= size:
-            np.testing.assert_allclose(other, own, atol=1e-10)
-        else:
-            assert np.abs(other - own).max() > 1e-4
 
 
 @pytest.mark.parametrize(

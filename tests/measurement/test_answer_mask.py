@@ -27,7 +27,6 @@ OPTIONS = {  # of measures that take long with their own
     "lime": {"samples": 32},
     "integrated_gradients": {"tolerance": 1e6},
     "aopc_limits": {"exact_tokens": 6, "beam": 2},
-    "weight_aopc_limits": {"exact_tokens": 6, "beam": 2},
 }
 STEPPED = ("adversary_search_attention", "adversary_search_probs")  # steps in float32, whose rounding differs
 

@@ -119,8 +119,8 @@ def test_a_measure_from_outside(tiny_model, tiny_rows, tiny_batch):
 
 WRONG = {
     "draws": (0, 2.5, True, "3", None),
-    "restarts": (0, True), "steps": (0, 1.5), "samples": (0, 1, True), "beam": (0, True), "beam_tokens": (-1,),
-    "exact_tokens": (-1, 17), "whole_sizes": (-1, True), "top": (0,), "nodes": (-1,), "max_steps": (14, 15.0),
+    "restarts": (0, True), "steps": (0, 1.5), "samples": (0, 1, True), "beam": (0, True),
+    "exact_tokens": (-1, 17), "top": (0,), "nodes": (-1,), "max_steps": (14, 15.0),
     "learning_rate": (0, float("inf"), "1"), "penalty": (-1, float("nan")), "width": (0, float("inf")),
     "epsilon": (-0.1, float("nan"), True), "tolerance": (-1, None), "epsilons": ([], [0.1, 0.1], [0], [1], 0.1, [True]),
     "shares": ([], [0.5, 0.1], [0.1, 0.1], [0], [1], 0.1, None, ["a"]),

@@ -78,14 +78,13 @@ IDENTIFIED = {
     **{f"identifiability_{name}": 0.1 for name in ("tvd", "bound", "support", "top_attention", "top_low")},
     **{"identifiability_logit_change": 0.0, "identifiability_certainty": "exact", "identifiability_low": np.zeros(6)},
     **{"identifiability_high": np.ones(6), "identifiability_attention": np.full(6, 1 / 6)},
-    **{"identifiability_layer_tvd": [0.1, 0.4], "identifiability_layer_rows": [6.0, 1.0]},
 }
 SIGNED = {"attention": 0.3, "absolute_signed": 0.3, "signed": 0.6, "random": 0.1}
 
 
 def tuned_cell(seed=0, falls=SIGNED, **how) -> Cell:
     """A fine-tuned encoder, measured by tests of erasure and by identifiability."""
-    axes = dict.fromkeys(("low", "high", "attention"), ("T",)) | dict.fromkeys(("layer_tvd", "layer_rows"), ("K",))
+    axes = dict.fromkeys(("low", "high", "attention"), ("T",))
     kinds = dict.fromkeys(IDENTIFIED, "float64") | {"identifiability_certainty": "string"}
     columns = {name: records.Column(axes.get(name.partition("_")[2], ()), kind) for name, kind in kinds.items()}
     return erased_cell(typed(seed=seed), falls, more=IDENTIFIED, kinds=columns, **how)

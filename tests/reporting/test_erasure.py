@@ -12,7 +12,7 @@ from tests.sections import NAN, appended, check_section
 
 
 RANKINGS = ("random", *erasure.RANKINGS)
-UNSET = {"flip_size": NAN, "flip_mass": NAN, "flip_empty": False, "reprojected_flip_size": NAN}
+UNSET = {"flip_size": NAN, "flip_mass": NAN, "flip_empty": False}
 P, KEPT, TURNED = [0.4, 0.6], [0.45, 0.55], [0.7, 0.3]
 # attention ranks 0, 2, 1; gradient 1, 2, 0; attention x gradient 2, 1, 0. Numbers of RANKINGS, in their order
 FIRST = {
@@ -24,7 +24,6 @@ FIRST = {
     "flip_size": [3, 2, 1, 1],
     "flip_mass": [1.0, 0.9, 0.1, 0.1],
     "flip_empty": [True, False, False, False],
-    "reprojected_flip_size": [2, 3, 1, NAN],
     "minimal": (1, 0.1, False),
 }
 SECOND = {
@@ -36,7 +35,6 @@ SECOND = {
     "flip_size": [2, 1, 1, 1],
     "flip_mass": [1.0, 0.8, 0.8, 0.8],
     "flip_empty": [True, False, False, False],
-    "reprojected_flip_size": [2, 1, 1, 1],
     "minimal": (1, 0.8, False),
 }
 NEVER = {"attention": [0.5, 0.5], "probs": P, "gradient": [1.0, 1.0], "without": [P, KEPT], "order": [[0, 1]]}
@@ -129,39 +127,21 @@ def test_the_table_of_single_weights(cell):
 
 
 MULTI = {
-    ("attention", "renormalised"): {
+    "attention": {
         **{"n": 3, "n_length1": 1, "n_undefined": 2, "n_never": 1, "n_averaged": 2, "n_ratio": 2},
         **{"fraction_mean": (2 / 3 + 1 / 2) / 2, "censored_median": 2 / 3, "mass_mean": 0.85, "ratio_mean": 1.5},
     },
-    ("random", "renormalised"): {"n_never": 1, "fraction_mean": 1, "ratio_mean": 2.5, "share_empty": 2 / 3},
-    ("minimum", "renormalised"): {
+    "random": {"n_never": 1, "fraction_mean": 1, "ratio_mean": 2.5, "share_empty": 2 / 3},
+    "minimum": {
         **{"fraction_mean": (1 / 3 + 1 / 2) / 2, "share_exact": 1, "n_ratio": 0, "ratio_mean": NAN},
-    },
-    ("attention", "reprojected"): {  # of sparse attention; share_empty: the bias decides
-        **{"fraction_mean": 0.75, "n_never": 1, "mass_mean": NAN, "ratio_mean": NAN, "share_empty": 1 / 3},
     },
 }
 
 
-@pytest.mark.parametrize(("ranking", "removal"), MULTI)
-def test_several_weights_by_hand(ranking, removal):
-    cell = erased(TEXTS, projection="softmax" if removal == "renormalised" else "sparsemax")
-    (row,) = rows_of(cell, "multi_weight", ranking=ranking, removal=removal).to_dict("records")
-    expected = MULTI[ranking, removal]
-    assert {name: row[name] for name in expected} == pytest.approx(expected, nan_ok=True)
-
-
-@pytest.mark.parametrize(
-    ("identity", "again"),
-    [
-        ({"projection": "softmax"}, False),
-        ({"projection": "entmax15"}, True),
-        ({"projection": "softmax", "alignment": "additive(scale 1)"}, True),  # the scale is that of what is left
-        ({"projection": "softmax", "hierarchy": "sentence", "level": "word"}, True),  # a sentence becomes another
-    ],
-)
-def test_attention_is_projected_again_where_that_is_not_renormalising(identity, again):
-    assert bool(len(rows_of(erased(TEXTS, **identity), "multi_weight", removal="reprojected"))) == again
+@pytest.mark.parametrize("ranking", MULTI)
+def test_several_weights_by_hand(cell, ranking):
+    (row,) = rows_of(cell, "multi_weight", ranking=ranking).to_dict("records")
+    assert {name: row[name] for name in MULTI[ranking]} == pytest.approx(MULTI[ranking], nan_ok=True)
 
 
 def test_numbers_of_each_text(cell):

@@ -98,15 +98,14 @@ def pairs(extra=CROSS):
     return records.build(values, {name: records.Column(axes, "float64") for name, (axes, _) in extra.items()})
 
 
-def cross_identifiable(tvd=((0.4, 0.2), (0.0,)), low=LOW, high=HIGH):
+def cross_identifiable(low=LOW, high=HIGH):
     """One layer, one head, both rows alike."""
 
     def both(values):
         return [np.array(row, float)[None, None, None].repeat(2, 2) for row in values]
 
     axes, start = ("L", "A", "R", "G", "T"), "cross_identifiability_"
-    extra = {f"{start}low": (axes, both(low)), f"{start}high": (axes, both(high)), f"{start}tvd": (axes[:-1], both(tvd))}
-    extra |= {f"{start}change": ((), [1e-7, 3e-7]), f"{start}change_double": ((), [1e-15, np.nan])}
+    extra = {f"{start}low": (axes, both(low)), f"{start}high": (axes, both(high))}
     return pairs({**extra, "alignment_attention": (axes, both(WEIGHTS))})
 
 
@@ -223,14 +222,12 @@ NUMBERS = {
         "cross_uniform_tvd layer 1": [0.1, 0.4],
     },
     "cross_identifiable": {  # of the heaviest words: 0..0.8 and 0.5..0.9 of the first pair, 0..0.5 of the second
-        "cross_identifiability_tvd": [0.3, 0],
         "cross_identifiability_top": [0.65, 0.5],
         "cross_identifiability_low": [0.25, 0],
         "cross_identifiability_high": [0.85, 0.5],
         "cross_identifiability_zero": [0.5, 1],
         "cross_identifiability_width": [0.6, (0.8 + 0.5 + 0.4) / 3],
-        "cross_identifiability_change": [1e-7, 3e-7],
-        "cross_identifiability_tvd layer 0, predicting": [0.3, 0],
+        "cross_identifiability_low layer 0, predicting": [0.25, 0],
     },
 }
 
@@ -258,9 +255,8 @@ SUMMARIES = {  # of quantities, their means, or another column of `summary`
     ("permuted", changes.PERMUTATION): {("permutation_tvd", "share_beyond"): 0.5},
     ("identifiable", identifiability.SECTION): {
         **{"tvd": 0.76 / 3, "bound": 0.3, "exact": 2 / 3, "weight": 1.51 / 3, "low": 0.85 / 3, "high": 1.97 / 3},
-        **{"top_attention": 2.51 / 3, "top_low": 0.6, "support": 7 / 3, "logit_change_double": 1e-12},
-        **{"tvd layer 0": 0.1, "tvd layer 1": 0.7 / 3, "rows layer 0": 30, "rows layer 1": 3},
-        **{(name, "share_beyond"): 1 / 3 for name in ("tvd", "low", "tvd layer 1")},  # determined, could be 0
+        **{"top_attention": 2.51 / 3, "top_low": 0.6, "support": 7 / 3},
+        **{(name, "share_beyond"): 1 / 3 for name in ("tvd", "low")},  # determined, could be 0
     },
 }
 
@@ -297,7 +293,7 @@ def test_sentences_hold_the_numbers_and_say_what_is_undefined():
     no_draws = one_cell(pairs({f"cross_permuted_{name}": (("K", "G"), no_draw) for name in ("probs", "tvd")}))
     drops = translation.cross_interventions(no_draws)["cross_permutation_probability_drop"]
     np.testing.assert_allclose(drops, [NAN, 0.2])
-    determined = one_cell(cross_identifiable([[0.0, 0.0], [0.0]], WEIGHTS, WEIGHTS))
+    determined = one_cell(cross_identifiable(WEIGHTS, WEIGHTS))
     (text,) = render.sentences(translation.CROSS_IDENTIFIABILITY, determined)
     assert text == "In every row that predicts a target word attention is the only one."
 

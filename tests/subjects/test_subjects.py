@@ -118,7 +118,7 @@ def test_a_record_needs_an_identity(tiny_model, tiny_rows):
 
     with pytest.raises(MeasurementError, match="rows, identity, digest, level, class_names"):
         check(Nobody(), dataset, [])
-    message = "'exact_contribution' needs .*not affine.* can have: adversary_exact, .*, attention_norm, .*, lrp, "
+    message = "'exact_contribution' needs .*not affine.* can have: adversary_search, .*, attention_norm, .*, lrp, "
     with pytest.raises(MeasurementError, match=message):
         check(tiny_model(readout="tanh"), dataset, ["gradient", "exact_contribution"])
 

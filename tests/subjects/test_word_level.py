@@ -103,8 +103,8 @@ def test_any_attention_by_loops_and_in_parts(encoder, setting, monkeypatch):
     close(model.attend(hidden, masks, query), parts, 1e-6)
 
 
-# a certificate for flat models, a search where the model is asked; of words of documents there is no exact contribution
-EXACT = {"adversary_exact", "minimal_flip_set", "exact_contribution", "weight_aopc_limits", "token_logits"}
+# exact for flat models; words of documents are searched, or lack it
+EXACT = {"adversary_exact", "minimal_flip_set", "exact_contribution", "token_logits"}
 
 
 @pytest.mark.slow

@@ -13,35 +13,32 @@ there are two classes, the answer has a closed form:
    b, and the weight of i is (s_j + b - end) / (s_j - s_i). There are at most T + T^2 / 2 of them.
 4. With g(u) = u log u, JSD(x, a) = log 2 - sum over x_t > 0 of h(x_t, a_t) / 2, h(x, a) = g(x + a) - g(x) - g(a): two terms
    per vertex. h is concave in x and h(0, a) = 0, hence h(x, a) >= x h(1, a): a bound without logarithms, which leaves few
-   vertices to evaluate. They are looked at in blocks.
+   vertices to evaluate.
 
 With more classes a total variation distance of epsilon implies an interval for the log-odds of every two classes:
 log((p_c - e) / (p_d + e)) .. log((p_c + e) / (p_d - e)). The maximum over each of these is an upper bound, and so is the
 linear programme that takes all of them together with the bound of step 4; the smaller one is certified. The best attention
-found that keeps the prediction within epsilon is a lower bound. A read-out that is not affine has only that, under the
-maximum over the whole simplex, and so has attention over the words of a hierarchical model.
+found that keeps the prediction within epsilon is a lower bound.
 
-Shapes: T tokens, C classes, K epsilons, M attentions, M and N tokens on either side of an end.
+Shapes: T tokens, C classes, K epsilons, M and N tokens on either side of an end.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import xlogy
 
-from attnfaith.interventions.climb import TIE, Climb, Decoder, Ranges, cheapest, implied_ranges
-from attnfaith.interventions.targets import Readout, read_out, softmax
+from attnfaith.interventions.climb import TIE, Climb, cheapest, implied_ranges
+from attnfaith.interventions.targets import AFFINE, Readout, read_out, softmax
 from attnfaith.measurement.options import Epsilons
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 
 
-EPSILONS = (0.01, 0.05)
 DIVERGENCE = {"axes": ("K",), "dtype": "float64", "range": (0.0, math.log(2)), "unit": "nats"}
-BLOCK = 1 << 17  # pairs of tokens looked at together: few enough for the processor's cache
 
 
 class Adversary(NamedTuple):
@@ -115,26 +112,21 @@ class _Vertices:
     def _pairs(self, low: float, high: float) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
         """Tokens below (M,1) and above (N,) an end, the former's weight (M,N) at it, and a bound (M,N) of the loss."""
         for end in (low, high):
-            below, above = np.flatnonzero(self.scores < end)[:, None], np.flatnonzero(self.scores > end)
-            parts = min(len(below), -(-below.size * above.size // BLOCK))
-            for left in np.array_split(below, parts) if parts else ():
+            left, above = np.flatnonzero(self.scores < end)[:, None], np.flatnonzero(self.scores > end)
+            if left.size and above.size:
                 weight = (self.scores[above] - end) / (self.scores[above] - self.scores[left])
                 yield left, above, weight, self.single[above] + weight * (self.single[left] - self.single[above])
 
     def _first_pair(self, low: float, high: float, limit: float) -> tuple[int, int, float]:
         """The two tokens of the first vertex whose loss is within a limit, and the weight of the former."""
-        places, vertex = (len(self.own), 0), None
-        for left, right, weight, bound in self._pairs(low, high):
-            row, column = ((bound <= limit) & (np.minimum(left, right) <= places[0])).nonzero()
-            pairs = left[row, 0], right[column], weight[row, column]
-            tied = self._loss(*pairs) <= limit
-            if tied.any():
-                pairs = [values[tied] for values in pairs]
-                former, latter = np.sort(pairs[:2], axis=0)
-                first = np.lexsort((latter, former))[0]
-                if (former[first], latter[first]) < places:
-                    places, vertex = (former[first], latter[first]), tuple(values[first] for values in pairs)
-        return vertex
+        vertices = []
+        for end, (left, right, weight, bound) in enumerate(self._pairs(low, high)):
+            row, column = (bound <= limit).nonzero()
+            first, second, share = left[row, 0], right[column], weight[row, column]
+            tied = self._loss(first, second, share) <= limit
+            for pair in zip(first[tied], second[tied], share[tied], strict=True):
+                vertices.append((*sorted(pair[:2]), end, pair))
+        return min(vertices)[-1]
 
     def _loss(self, left, right, weight):
         """h(x, a_left) + h(1 - x, a_right)."""
@@ -158,13 +150,13 @@ class AdversaryExact(Measure):
     """The adversarial attention that no search can beat: as far from the model's own as the prediction allows, exactly.
 
     The furthest attention within each of `epsilons`, total variation distances between predictions, hidden states held
-    fixed. `adversary_exact_certainty`: "exact" with two classes and an affine read-out; "bounded" with more, where the best
-    attention found and a certified bound are given, by the most probable of more than 32 classes; "lower bound" where logits
-    are not affine in attention. Classes that an answer mask bars do not count; where it leaves one class, any attention
-    keeps the prediction. A text of fewer than two tokens has no adversary: no rows, "undefined". Nothing is random.
+    fixed. `adversary_exact_certainty`: "exact" with two classes; "bounded" with more, where the best attention found and a
+    certified bound are given, by the most probable of more than 32 classes. Classes that an answer mask bars do not count;
+    where it leaves one class, any attention keeps the prediction. A text of fewer than two tokens has no adversary: no rows,
+    "undefined". Nothing is random. Where logits are not affine in attention, `adversary_search` searches.
     """
 
-    name, needs = "adversary_exact", frozenset({"classes", "intervention"})
+    name, needs = "adversary_exact", frozenset({AFFINE, "classes", "intervention"})
     columns = {
         "adversary_exact_epsilon": Column(("K",), "float64", range=(0.0, 1.0), doc="largest total variation distance"),
         "adversary_exact_attention": Column(("K", "T"), distribution=True, doc="the furthest attention within epsilon"),
@@ -175,38 +167,29 @@ class AdversaryExact(Measure):
             ("K",), "int32", doc="tokens that keep the prediction within epsilon when they have all the weight"
         ),
         "adversary_exact_certainty": Column(
-            dtype="category", doc="exact; bounded: below a certified bound; lower bound; undefined: fewer than two tokens"
+            dtype="category", doc="exact; bounded: below a certified bound; undefined: fewer than two tokens"
         ),
     }
 
-    epsilons: Epsilons = EPSILONS
+    epsilons: Epsilons = (0.01, 0.05)
 
     def __call__(self, subject, batch) -> dict[str, list]:
         values = []
         for text in read_out(subject, batch):
-            certainty, rows = self._furthest(text)
+            certainty, rows, possible = "undefined", [], text.answers  # no attention makes a barred class probable
+            if len(text.attention) > 1:
+                allowed = {name: getattr(text, name)[..., possible] for name in ("values", "bias", "probs", "answers")}
+                certainty, furthest = ("exact", exact) if possible.sum() < 3 else ("bounded", bounded)
+                rows = furthest(replace(text, **allowed), self.epsilons)
             count = len(rows)
-            probs = np.zeros((count, len(text.probs)), np.float32)  # of barred classes it stays 0
-            probs[:, text.answers] = np.reshape([furthest.probs for furthest in rows], (count, text.answers.sum()))
+            probs = np.zeros((count, len(text.probs)), np.float32)
+            probs[:, possible] = np.reshape([furthest.probs for furthest in rows], (count, possible.sum()))
             attention = np.array([furthest.attention for furthest in rows], np.float32).reshape(count, len(text.attention))
             numbers = np.array([(furthest.jsd, furthest.bound) for furthest in rows], np.float64).reshape(count, 2)
             one_token = np.array([furthest.one_token for furthest in rows], np.int32)
             epsilons = np.array(self.epsilons[:count], np.float64)
             values.append((epsilons, attention, probs, *numbers.T, one_token, certainty))
         return self.in_columns(subject, values)
-
-    def _furthest(self, text: Readout) -> tuple[str, list["Furthest"]]:
-        """The certainty, and the furthest attention of each epsilon; none below two tokens."""
-        if len(text.attention) < 2:
-            return "undefined", []
-        possible = text.answers  # no attention makes a barred class probable
-        values, bias = (None if numbers is None else numbers[..., possible] for numbers in (text.values, text.bias))
-        allowed = replace(text, values=values, bias=bias, probs=text.probs[possible], answers=possible[possible])
-        if possible.sum() == 1 or (values is not None and possible.sum() == 2):
-            return "exact", exact(allowed, self.epsilons)
-        if values is not None:
-            return "bounded", bounded(allowed, self.epsilons)
-        return "lower bound", searched(allowed, lambda points: softmax(text.logits(points))[:, possible], self.epsilons)
 
 
 class Furthest(NamedTuple):
@@ -234,37 +217,18 @@ def exact(text: Readout, epsilons) -> list[Furthest]:
 
 
 def bounded(text: Readout, epsilons) -> list[Furthest]:
-    """Return the best found, and a certified bound, for more classes and an affine read-out."""
+    """Return the best found, and a certified bound, for more classes."""
     scores = text.values + text.bias
-    alone, decoder = softmax(scores), Decoder(scores, softmax)
     single = xlogy(1 + text.attention, 1 + text.attention) - xlogy(text.attention, text.attention)
     rows = []
     for epsilon in epsilons:
-        ranges = implied_ranges(scores, text.probs, epsilon)
+        ranges, climb = implied_ranges(scores, text.probs, epsilon), Climb(text, epsilon)
         outer, least = cheapest(single, ranges)
         bounds = [math.log(2) - least / 2]
         for line, low, high in zip(*ranges, strict=True):
             bounds.append(_Vertices(text.attention, line, 0.0).between(low, high).jsd)
-        rows.append(_climbed(Climb(text, decoder, epsilon), ranges, min(bounds), outer[None], alone))
+        attention = climb.best(ranges, outer)
+        jsd = min(max(float(climb.divergence(attention[None])[0]), 0.0), *bounds)
+        one_token = int((climb.distance(scores) <= epsilon).sum())
+        rows.append(Furthest(attention, softmax(attention @ scores), jsd, min(bounds), one_token))
     return rows
-
-
-def searched(text: Readout, probs: Callable[[np.ndarray], np.ndarray], epsilons) -> list[Furthest]:
-    """Return the best found, under the maximum over the whole simplex. probs: predictions (M,C) under attentions (M,T)."""
-    tokens = np.eye(len(text.attention))
-    alone, decoder = probs(tokens), Decoder(tokens, probs)
-    bound = _Vertices(text.attention, np.zeros(len(tokens)), 0.0).between(0, 0).jsd
-    logits = np.log(np.maximum(alone, np.finfo(np.float64).tiny))
-    rows = []
-    for epsilon in epsilons:
-        ranges = implied_ranges(logits, text.probs, epsilon)
-        rows.append(_climbed(Climb(text, decoder, epsilon), ranges, bound, text.attention[None], alone))
-    return rows
-
-
-def _climbed(climb: Climb, ranges: Ranges, bound: float, starts: np.ndarray, alone: np.ndarray) -> Furthest:
-    """The best attention of a climb. alone (T,C): predictions under each token alone."""
-    attention, decoder = climb.best(ranges, starts), climb.decoder
-    jsd = min(max(float(climb.divergence(attention[None])[0]), 0.0), bound)
-    one_token = int((np.abs(alone - climb.probs).sum(-1) / 2 <= climb.epsilon).sum())
-    return Furthest(attention, decoder.probs(attention[None] @ decoder.states)[0], jsd, bound, one_token)

@@ -1,24 +1,23 @@
-"""The best attention found where no closed form gives the furthest one: more than two classes, or a read-out not affine.
+"""The best attention found where no closed form gives the furthest one: more than two classes.
 
-Shapes: T tokens, C classes, D numbers per point, M attentions at once, R ranges.
+Shapes: T tokens, C classes, M attentions at once, R ranges.
 """
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
 from scipy.special import xlogy
 
-from attnfaith.interventions.targets import Readout
+from attnfaith.interventions.targets import Readout, softmax
 
 
 TIE = 1e-6  # nats: attentions closer than this to the best are tied; the first is taken
 PAIRS = 128  # pairs of tokens tried
 STEPS = 40  # halvings of a segment, to 1e-12
-STEPS_ASKED = 24  # the same where a model is asked: float32 predictions tell no points apart that are closer
 TINY = 1e-12
 GRID = 17  # weights tried on the segment between two tokens
 MOST_CLASSES = 32  # of which each two are asked about; of more classes the most probable
@@ -26,17 +25,8 @@ NEIGHBOURS, ROUNDS = 3, 20  # heaviest tokens whose weight is moved to another, 
 # below the divergence found is .001 to .04 nats smaller on average, over random texts of 3 to 40 tokens
 
 
-class Decoder(NamedTuple):
-    """A read-out: states (T,D), whose mean under an attention is a point (D,), and `probs`, from points (M,D) to
-    probabilities (M,C). The states of an affine read-out are its values; elsewhere a point is the attention itself.
-    """
-
-    states: np.ndarray
-    probs: Callable[[np.ndarray], np.ndarray]
-
-
 class Ranges(NamedTuple):
-    """Constraints that a prediction within epsilon implies, exactly or by a guess: low <= scores (R,T) . x <= high (R,)."""
+    """Constraints that a prediction within epsilon implies: low <= scores (R,T) . x <= high (R,)."""
 
     scores: np.ndarray
     low: np.ndarray
@@ -68,14 +58,22 @@ class Climb:
     mixtures of two, from the mixture of two tokens that changes least to either of them, and from the best point on.
     """
 
-    def __init__(self, text: Readout, decoder: Decoder, epsilon: float):
-        self.own, self.probs, self.decoder, self.epsilon = text.attention, text.probs, decoder, epsilon
+    def __init__(self, text: Readout, epsilon: float):
+        self.own, self.probs, self.epsilon, self.scores = text.attention, text.probs, epsilon, text.values + text.bias
         self.entropy = xlogy(self.own, self.own)
-        self.linear = None if text.values is None else Linear(text, decoder.states, epsilon)
+        # (C,T), of the prediction by attention
+        self.slopes = (self.probs * (self.scores - (self.scores @ self.probs)[:, None])).T
+        self.lines = self._principal()
+        if len(self.slopes) > MOST_CLASSES:
+            self.slopes = self.slopes[_most_probable(self.probs)]
+        # log-odds that all change by `width` or less move the prediction by no more than epsilon
+        ranges, width = implied_ranges(self.scores, self.probs, epsilon), 4 * math.atanh(epsilon)
+        middle = ranges.scores @ self.own
+        self.sure = ranges._replace(low=middle - width, high=middle + width)
 
-    def distance(self, points: np.ndarray) -> np.ndarray:
-        """Return the total variation distance (M,) of the predictions at points (M,D) to the model's."""
-        return np.abs(self.decoder.probs(points) - self.probs).sum(-1) / 2
+    def distance(self, logits: np.ndarray) -> np.ndarray:
+        """Return the total variation distance (M,) of the predictions of logits (M,C) to the model's."""
+        return np.abs(softmax(logits) - self.probs).sum(-1) / 2
 
     def divergence(self, attentions: np.ndarray) -> np.ndarray:
         """Return the Jensen-Shannon divergence (M,) of attentions (M,T) from the model's, in nats."""
@@ -83,39 +81,34 @@ class Climb:
         return math.log(2) - (xlogy(mixed, mixed) - xlogy(attentions, attentions) - self.entropy).sum(-1) / 2
 
     def push(self, anchors: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Go from attentions (M,T) within epsilon towards others (M,T), as far as that holds."""
-        near, far = anchors @ self.decoder.states, targets @ self.decoder.states
+        """Go from attentions within epsilon, (M,T) or one (T,), towards others (M,T), as far as that holds."""
+        anchors = np.broadcast_to(anchors, targets.shape)
+        near, far = anchors @ self.scores, targets @ self.scores
         done = np.where(self.distance(far) <= self.epsilon, 1.0, 0.0)
         failed = np.ones(len(targets))
-        for _ in range(STEPS_ASKED if self.linear is None else STEPS):
+        for _ in range(STEPS):
             middle = (done + failed) / 2
             held = self.distance(near + middle[:, None] * (far - near)) <= self.epsilon
             done, failed = np.where(held, middle, done), np.where(held, failed, middle)
         return anchors + done[:, None] * (targets - anchors)
 
-    def best(self, ranges: Ranges, starts: np.ndarray) -> np.ndarray:
-        """Return the best attention (T,). Predictions within epsilon lie in `ranges`, or are guessed to where the read-out
-        is not affine. starts (M,T): attentions to go towards.
-        """
-        tokens = np.eye(len(self.own))
+    def best(self, ranges: Ranges, outer: np.ndarray) -> np.ndarray:
+        """Return the best attention (T,). Predictions within epsilon lie in `ranges`; outer (T,): one to go towards."""
+        tokens, start = np.eye(len(self.own)), outer[None]
         first, second, low, high = self._pairs(ranges)
         targets = np.concatenate([tokens, _mix(tokens, first, second, low), _mix(tokens, first, second, high)])
-        reached = [self.own[None], self.push(np.broadcast_to(self.own, targets.shape), targets)]
-        if self.linear is None:
-            low, high = np.zeros(len(low)), np.ones(len(high))
+        reached = [self.own[None], self.push(self.own, targets)]
         middle = _mix(tokens, first, second, self._least_change(first, second, low, high))
-        held = self.distance(middle @ self.decoder.states) <= self.epsilon
+        held = self.distance(middle @ self.scores) <= self.epsilon
         reached += [self.push(middle[held], tokens[side[held]]) for side in (first, second)]
-        reached.append(self.push(np.broadcast_to(self.own, starts.shape), starts))
-        if self.linear is not None:
-            near, far = self.linear.least(xlogy(1 + self.own, 1 + self.own) - self.entropy)
-            if self.distance(near @ self.decoder.states) > self.epsilon:  # by classes without a constraint
-                near = self.own[None]
-            reached += [near, self.push(near, far), *(self.push(near, start[None]) for start in starts)]
+        near, far = self._least(xlogy(1 + self.own, 1 + self.own) - self.entropy)
+        if self.distance(near @ self.scores) > self.epsilon:  # by classes without a constraint
+            near = self.own[None]
+        reached += [self.push(self.own, start), near, self.push(near, far), self.push(near, start)]
         chosen, divergence = self._furthest(np.concatenate(reached))
         for _ in range(ROUNDS):
             targets = np.concatenate([tokens, *self._moves(chosen, tokens)])
-            better, larger = self._furthest(self.push(np.broadcast_to(chosen, targets.shape), targets))
+            better, larger = self._furthest(self.push(chosen, targets))
             if larger <= divergence + TIE:
                 break
             chosen, divergence = better, larger
@@ -125,11 +118,10 @@ class Climb:
         """Attentions (M,T) to go towards: a heavy token's weight moved, up the divergence's slope, along principal lines."""
         heaviest = np.argsort(-chosen, kind="stable")[:NEIGHBOURS]
         yield (chosen + chosen[heaviest, None, None] * (tokens - tokens[heaviest, None])).reshape(-1, len(tokens))
-        if self.linear is not None:
-            yield from self.linear.least(np.log1p(self.own / np.maximum(chosen, TINY)))
-            for line in self.linear.lines:
-                falling = line < 0
-                yield np.maximum(chosen + (chosen[falling] / -line[falling]).min() * line, 0)[None]
+        yield from self._least(np.log1p(self.own / np.maximum(chosen, TINY)))
+        for line in self.lines:
+            falling = line < 0
+            yield np.maximum(chosen + (chosen[falling] / -line[falling]).min() * line, 0)[None]
 
     def _furthest(self, attentions: np.ndarray) -> tuple[np.ndarray, float]:
         divergence = self.divergence(attentions)
@@ -160,58 +152,33 @@ class Climb:
 
     def _least_change(self, first, second, low, high) -> np.ndarray:
         """The weight of the first token, low to high, that changes the prediction least: by a grid, then by halvings."""
-        start, end = self.decoder.states[second], self.decoder.states[first]
+        start, end = self.scores[second], self.scores[first]
 
-        def change(weight):
-            points = start + weight[..., None] * (end - start)
-            return self.distance(points.reshape(-1, points.shape[-1])).reshape(weight.shape)
+        def best(weights):
+            change = self.distance(start + weights[..., None] * (end - start))
+            return np.take_along_axis(weights, change.argmin(0)[None], 0)[0]
 
-        grid = low + (high - low) * np.linspace(0, 1, GRID)[:, None]
-        weight, width = np.take_along_axis(grid, change(grid).argmin(0)[None], 0)[0], (high - low) / (GRID - 1)
+        weight, width = best(low + (high - low) * np.linspace(0, 1, GRID)[:, None]), (high - low) / (GRID - 1)
         for _ in range(STEPS // 2):
-            tried = np.clip(weight + width / 2 * np.array([[0], [-1], [1]]), low, high)
-            weight, width = np.take_along_axis(tried, change(tried).argmin(0)[None], 0)[0], width / 2
+            weight, width = best(np.clip(weight + width / 2 * np.array([[0], [-1], [1]]), low, high)), width / 2
         return weight
 
+    def _principal(self) -> np.ndarray:
+        """Changes of attention (L,T), summing to 0, that move the prediction by the most to the least, in both directions.
 
-def _mix(tokens, first, second, weight) -> np.ndarray:
-    return weight[:, None] * tokens[first] + (1 - weight)[:, None] * tokens[second]
-
-
-class Linear:
-    """Attentions within epsilon of an affine read-out, by linear programmes. scores (T,C): logits under each token alone.
-
-    lines (L,T): changes of attention, summing to 0, that move the prediction by the most to the least, in both directions.
-    Where there are no more tokens than classes the attentions that keep the prediction are long and thin along these; with
-    more tokens many directions change nothing, and L = 0.
-    """
-
-    def __init__(self, text: Readout, scores: np.ndarray, epsilon: float):
-        self.own, self.epsilon = text.attention, epsilon
-        self.slopes = (text.probs * (scores - (scores @ text.probs)[:, None])).T  # (C,T), of the prediction by attention
-        self.lines = self._principal(text.probs)
-        if len(self.slopes) > MOST_CLASSES:
-            self.slopes = self.slopes[_most_probable(text.probs)]
-        # log-odds that all change by `width` or less move the prediction by no more than epsilon
-        width = 4 * math.atanh(epsilon)
-        ranges = implied_ranges(scores, text.probs, epsilon)
-        middle = ranges.scores @ self.own
-        self.sure = ranges._replace(low=middle - width, high=middle + width)
-
-    def least(self, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return attentions (1,T) of least costs.x: one surely within epsilon, and one that is so to first order."""
-        return cheapest(costs, self.sure)[0][None], self._first_order(costs)[None]
-
-    def _principal(self, probs: np.ndarray) -> np.ndarray:
+        Where there are no more tokens than classes the attentions that keep the prediction are long and thin along these;
+        with more tokens many directions change nothing, and L = 0.
+        """
         classes, tokens = self.slopes.shape
         if tokens > classes:
             return np.zeros((0, tokens))
         basis = np.linalg.svd(np.ones((1, tokens)))[2][1:]  # of the changes that sum to 0
-        changes = self.slopes / np.sqrt(np.maximum(probs, TINY))[:, None]  # in the Fisher metric at the prediction
+        changes = self.slopes / np.sqrt(np.maximum(self.probs, TINY))[:, None]  # in the Fisher metric at the prediction
         lines = np.linalg.svd(changes @ basis.T)[2] @ basis
         return np.concatenate([lines, -lines])
 
-    def _first_order(self, costs: np.ndarray) -> np.ndarray:
+    def _least(self, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Attentions (1,T) of least costs.x: one surely within epsilon, and one that is so to first order."""
         classes, tokens = self.slopes.shape
         unit = np.eye(classes)  # w_c >= |change of p_c|, and their sum at most 2 epsilon
         rows = np.block([[self.slopes, -unit], [-self.slopes, -unit], [np.zeros((1, tokens)), np.ones((1, classes))]])
@@ -219,7 +186,12 @@ class Linear:
         limits = np.concatenate([middle, -middle, [2 * self.epsilon]])
         total = np.append(np.ones(tokens), np.zeros(classes))[None]
         solved = linprog(np.append(costs, np.zeros(classes)), rows, limits, total, 1.0)
-        return self.own if solved.x is None else _on_simplex(solved.x[:tokens])
+        far = self.own if solved.x is None else _on_simplex(solved.x[:tokens])
+        return cheapest(costs, self.sure)[0][None], far[None]
+
+
+def _mix(tokens, first, second, weight) -> np.ndarray:
+    return weight[:, None] * tokens[first] + (1 - weight)[:, None] * tokens[second]
 
 
 def cheapest(costs: np.ndarray, ranges: Ranges) -> tuple[np.ndarray, float]:

@@ -7,7 +7,6 @@ Shapes: B instances, L input positions, T places of attention, H heads of all la
 """
 
 import unicodedata
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -40,7 +39,7 @@ class _OfImpermissible(Measure):
     def check(self, subject, dataset) -> None:
         """Raise SubjectError for encoded instances that do not mark impermissible tokens."""
         super().check(subject, dataset)
-        if IMPERMISSIBLE not in dataset.column_names:
+        if dataset is not None and IMPERMISSIBLE not in dataset.column_names:
             raise SubjectError(
                 f"'{self.name}' needs marks of impermissible tokens: give their column, a 0 or 1 for each word, as "
                 "data.impermissible, or the words themselves as data.impermissible_words"
@@ -65,8 +64,8 @@ class PermissibleOnly(_OfImpermissible, ExplanationTest):
 
     They are taken away (of a model over sentences the sentences that hold one) and the rest is read anew; absent: what
     becomes of them, see `subjects.text_parts`. Where predictions get worse the model needs them, and attention that hides
-    them deceives. Some of the fall is due to the shortened text: a model trained on texts without them shows how much the
-    rest can tell. Undefined (NaN): a text without impermissible tokens, and one with no other. Nothing is random.
+    them deceives; some of the fall is due to the shortened text. Undefined (NaN): a text without impermissible tokens, and
+    one with no other. Nothing is random.
 
     Source: Pruthi et al. 2020, table 3 ("I used: no"), where models are trained without them.
     """
@@ -81,7 +80,7 @@ class PermissibleOnly(_OfImpermissible, ExplanationTest):
     absent: Absent = "deleted"
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        ExplanationTest.check(self, subject, None)
+        self.check(subject, None)
         marks, mask = impermissible(subject, batch, self.name), subject.attendable(batch)
         parts = [~marked[inside].cpu().numpy()[None] for marked, inside in zip(marks, mask, strict=True)]
         parts = [part[: int(part.any() and not part.all())] for part in parts]
@@ -153,15 +152,15 @@ class GroupMass(Measure):
     The groups, which may overlap:
 
     * impermissible: what the data mark so (the paper's attention mass, a . m).
-    * punctuation: tokens of words that are punctuation alone.
+    * punctuation: tokens of words that are punctuation alone; of the batches of a measurement, which hold the tokens' text.
     * markers: of a stack of layers what is no token of the text, such as [CLS] and [SEP], and attention sinks.
 
-    Of a stack of layers a mass is a share of the whole rows; divided by 1 - that of markers it is one of the text.
-    Punctuation needs the tokens' text, which only batches of a measurement hold. A sentence is in a group where one of its
-    words is impermissible, or all is punctuation. group_mass_head_max is the paper's "max": one head may look at what the
-    mean over heads hides. Undefined (NaN): a group that holds none, or all, of a text's tokens. Nothing is random.
+    Of a stack of layers a mass is a share of the whole rows; divided by 1 - that of markers it is one of the text. A
+    sentence is in a group where one of its words is impermissible, or all is punctuation. group_mass_head_max is the paper's
+    "max": one head may look at what the mean over heads hides. Undefined (NaN): a group that holds none, or all, of a text's
+    tokens. Nothing is random.
 
-    Source: Pruthi et al. 2020, section 3 (attention mass).
+    Source: Pruthi et al. 2020, section 3 (attention mass); Mohankumar et al. 2020, section 5.4 (punctuation).
     """
 
     name = "group_mass"
@@ -176,14 +175,20 @@ class GroupMass(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        mask, maps = subject.attendable(batch), MAPS in subject.capabilities
-        groups, weights = self._groups(subject, batch, mask), subject.attention(batch).double()
+        mask, weights, groups = subject.attendable(batch), subject.attention(batch).double(), {}
+        if batch.get(IMPERMISSIBLE) is not None:
+            groups[IMPERMISSIBLE] = impermissible(subject, batch, self.name)
+        if batch.get("tokens") is not None:
+            owners = batch.get("word_of_token") or [range(len(tokens)) for tokens in batch["tokens"]]
+            texts = zip(batch["tokens"], owners, strict=True)
+            marks = mask.new_tensor([mark for text in texts for mark in _punctuation(*text)])
+            groups["punctuation"] = torch.zeros_like(mask).masked_scatter(mask, marks)
+        maps = MAPS in subject.capabilities
         if maps:
             markers = subject.reduced(batch)[1]
             weights = weights * (1 - markers).unsqueeze(1)
             groups["markers"] = batch["attention_mask"].bool() & ~mask
-        names = list(groups)
-        inside = torch.stack(list(groups.values()), 1) if names else mask.new_zeros(len(mask), 0, mask.shape[1])
+        inside = torch.stack(list(groups.values()), 1) if groups else mask.new_zeros(len(mask), 0, mask.shape[1])
         counts = inside.sum(2)
         defined = (counts > 0) & ((inside & mask.unsqueeze(1)).sum(2) < mask.sum(1, keepdim=True))
         masses = {"group_mass": torch.einsum("bt,bgt->bg", weights, inside.double())}
@@ -192,31 +197,17 @@ class GroupMass(Measure):
             masses["group_mass_head_max"] = torch.einsum("bht,bgt->bhg", heads, inside.double()).amax(1)
             masses["group_mass"][:, -1] = markers
             masses["group_mass_head_max"][:, -1] = 1 - (heads * mask.unsqueeze(1)).sum(2).amin(1)
-        columns = {"group_mass_names": [names] * len(mask), "group_mass_tokens": list(counts.cpu().numpy())}
+        columns = {"group_mass_names": [[*groups]] * len(mask), "group_mass_tokens": list(counts.cpu().numpy())}
         for name, mass in masses.items():
             columns[name] = list(torch.where(defined, mass.clamp(0, 1), torch.nan).cpu().numpy())
         return columns
 
-    def _groups(self, subject: Subject, batch: Batch, mask: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The groups of a text's tokens, (B,T) bool each."""
-        groups = {}
-        if batch.get(IMPERMISSIBLE) is not None:
-            groups[IMPERMISSIBLE] = impermissible(subject, batch, self.name)
-        if batch.get("tokens") is not None:
-            owners = batch.get("word_of_token") or [range(len(tokens)) for tokens in batch["tokens"]]
-            marks = np.zeros(mask.shape, bool)
-            marks[mask.cpu().numpy()] = [
-                mark for text in zip(batch["tokens"], owners, strict=True) for mark in _punctuation(*text)
-            ]
-            groups["punctuation"] = torch.from_numpy(marks).to(mask.device)
-        return groups
 
-
-def _punctuation(tokens: Sequence[str], owners: Sequence[int]) -> list[bool]:
-    """Whether the word of each token consists of punctuation (Unicode category P)."""
+def _punctuation(tokens, owners) -> list[bool]:
+    """Whether the word that each token of a text is part of is punctuation alone (Unicode category P)."""
     words, numbers = words_of(tokens, owners)
-    kinds = [{unicodedata.category(character)[0] for character in word if not character.isspace()} for word in words]
-    return [kinds[number] == {"P"} for number in numbers]
+    marks = [{unicodedata.category(letter)[0] for letter in word if not letter.isspace()} == {"P"} for word in words]
+    return [marks[number] for number in numbers]
 
 
 def _heads(subject: Subject, batch: Batch) -> torch.Tensor:
@@ -242,8 +233,8 @@ class Conicity(Measure):
 
     `conicity_absolute` takes |cos|, as the code of Mohankumar et al. does; `conicity_signed` takes cos, as their formula is
     written and as the code of Tutek & Šnajder has it. States are those that attention is over; of a stack of layers those of
-    `layer`: the last one, or a number from 0 on, without a norm behind the whole stack. Markers and padding are left out.
-    Undefined (NaN) below two tokens. Nothing is random.
+    `layer`, "last" or a number from 0 on, before a norm behind the whole stack. Markers and padding are left out. Undefined
+    (NaN) below two tokens. Nothing is random.
 
     Source: Mohankumar et al. 2020, section 3.1.
     """

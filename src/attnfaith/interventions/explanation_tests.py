@@ -9,7 +9,7 @@ a text, M measures, S shares or sizes, K draws, C classes, E embedding.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -26,16 +26,9 @@ from attnfaith.verdict import SHARES
 
 UNDEFINED = "the measure is undefined here, or the text is empty"
 CONSTANT = "the scores are constant or undefined, or the text is empty"
+PROB = {"dtype": "float64", "range": (0.0, 1.0)}
 SIGNED = {"axes": ("M",), "dtype": "float64", "range": (-1.0, 1.0), "undefined": UNDEFINED}
 THINNED = {"axes": ("M", "K"), "dtype": "float64", "undefined": CONSTANT}
-
-
-def scores_of(subject: Subject, batch: Batch, scores: Mapping | None) -> Mapping[str, list[np.ndarray]]:
-    """Return the scores under test: those that are given, else attention alone."""
-    if scores is not None:
-        return scores
-    weights, mask = subject.attention(batch).double().cpu().numpy(), subject.attendable(batch).cpu().numpy()
-    return {"attention": [row[inside] for row, inside in zip(weights, mask, strict=True)]}
 
 
 @torch.no_grad()
@@ -44,27 +37,19 @@ def whole(subject: Subject, batch: Batch) -> np.ndarray:
     return whole_logits(subject, batch).double().softmax(-1).cpu().numpy()
 
 
-def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str) -> list[np.ndarray]:
-    """Return class probabilities (V,C) in float64 of parts of each text: one array (V,T) bool an instance, true where items
-    stay. absent: what becomes of the other items, see `subjects.text_parts`.
-    """
-    return [softmax(logits) for logits in read_logits(subject, batch, parts, absent)]
-
-
 def read_logits(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str) -> list[np.ndarray]:
-    """Return logits (V,C) in float64 of the same. No part is read twice."""
-    different = [_distinct(part) for part in parts]
+    """Return logits (V,C) in float64 of parts of each text: one array (V,T) bool an instance, true where items stay.
+
+    absent: what becomes of the other items, see `subjects.text_parts`. Equal parts are read once.
+    """
+    different = [np.unique(part, axis=0, return_inverse=True) for part in parts]
     logits = text_parts.read_parts(subject, batch, [part for part, _ in different], absent)
-    return [values[number] for values, (_, number) in zip(logits, different, strict=True)]
+    return [values[number.reshape(-1)] for values, (_, number) in zip(logits, different, strict=True)]
 
 
-def _distinct(parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different rows of parts (V,T) bool, and which of them each row is (V,)."""
-    packed = np.packbits(parts, axis=1)  # eight items a byte: rows are compared as short strings
-    if not packed.shape[1]:  # no items: all parts are the empty one
-        return parts[:1], np.zeros(len(parts), np.int64)
-    _, first, number = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    return parts[first], number.reshape(-1)
+def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str) -> list[np.ndarray]:
+    """Return class probabilities (V,C) in float64 of the same."""
+    return [softmax(logits) for logits in read_logits(subject, batch, parts, absent)]
 
 
 def rank(scores: Sequence[np.ndarray], random: np.random.Generator) -> np.ndarray:
@@ -84,12 +69,31 @@ def rationales(scores: Sequence[np.ndarray], shares: Sequence[float], random: np
     return first_ranked(scores, counts, random)
 
 
-def undefined(scores: Sequence[np.ndarray]) -> np.ndarray:
-    """Return (M,) bool: the measures that have a NaN score."""
-    return np.array([bool(np.isnan(values).any()) for values in scores])
+def fewest(order: np.ndarray, lost: np.ndarray) -> np.ndarray:
+    """Return the fewest first places (T,) bool of one of the orders (J,T) after which it is `lost` (J,T); none where none
+    is, and of orders that need equally many those of the first.
+    """
+    chosen = np.zeros(order.shape[1], bool)
+    if lost.any():
+        sizes = np.where(lost.any(1), lost.argmax(1), lost.shape[1])
+        first = sizes.argmin()
+        chosen[order[first, : sizes[first] + 1]] = True
+    return chosen
 
 
-class ExplanationTest(Measure):
+class ScoreTest(Measure):
+    """A measure that tests the scores of others."""
+
+    def scored(self, subject, batch, scores, seed: int) -> tuple[list[str], list[np.ndarray], list[np.random.Generator]]:
+        """Return the names (M,) of the measures under test, and the scores (M,T) and random numbers of each text."""
+        if scores is None:
+            weights, mask = subject.attention(batch).double().cpu().numpy(), subject.attendable(batch).cpu().numpy()
+            scores = {"attention": [row[inside] for row, inside in zip(weights, mask, strict=True)]}
+        texts = [np.array(values, np.float64) for values in zip(*scores.values(), strict=True)]
+        return [*scores], texts, [generator(seed, name, self.name) for name in batch["instance_id"]]
+
+
+class ExplanationTest(ScoreTest):
     """A measure that takes tokens away, in the way `absent`, and reads the rest anew."""
 
     absent: Absent
@@ -104,10 +108,10 @@ class RationaleErasure(ExplanationTest):
     """Erasing the tokens that a measure ranks first: sufficiency, comprehensiveness, insertion and deletion curves.
 
     The rationale of a share s are the ceil(s T) tokens of highest score, at least one: of signed measures those with most
-    evidence for the class. Tokens are deleted, or `absent` takes them away (`subjects.text_parts`), and the rest is
-    read anew. With p the probability of the class that is predicted for the whole text, p(whole) - p(kept) is sufficiency
-    (small is good) and p(whole) - p(removed) comprehensiveness (large is good); in the order of the shares, between p(empty)
-    and p(whole), they are the insertion and the deletion curve. The model was not trained on shortened texts: see
+    evidence for the class. Tokens are deleted, or `absent` takes them away (`subjects.text_parts`), and the rest is read
+    anew. With p the probability of the class that is predicted for the whole text, p(whole) - p(kept) is sufficiency (small
+    is good) and p(whole) - p(removed) comprehensiveness (large is good); in the order of the shares, between p(empty) and
+    p(whole), they are the insertion and the deletion curve. The model was not trained on shortened texts: see
     `training.random_erasure`. Undefined (NaN): a text without tokens; a measure with a NaN score.
 
     Source: DeYoung et al. 2020, section 4.2 (sufficiency, comprehensiveness); Petsiuk et al. 2018 (insertion, deletion).
@@ -116,15 +120,15 @@ class RationaleErasure(ExplanationTest):
     name, cost, needs = "rationale_erasure", "tokens", frozenset({"classes", "token deletion"})
     columns = {
         "rationale_erasure_measures": Column(("M",), "string", doc="names of the measures whose tokens are erased"),
-        "rationale_erasure_shares": Column(("S",), "float64", range=(0.0, 1.0), doc="shares of tokens in a rationale"),
+        "rationale_erasure_shares": Column(("S",), doc="shares of tokens in a rationale", **PROB),
         "rationale_erasure_kept_probs": Column(
             ("M", "S"), "float64", undefined=UNDEFINED, doc="probability of the predicted class from the rationale alone"
         ),
         "rationale_erasure_removed_probs": Column(
             ("M", "S"), "float64", undefined=UNDEFINED, doc="the same from the text without the rationale"
         ),
-        "rationale_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same from the whole text"),
-        "rationale_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same without any token"),
+        "rationale_erasure_whole_prob": Column(doc="the same from the whole text", **PROB),
+        "rationale_erasure_empty_prob": Column(doc="the same without any token", **PROB),
     }
 
     shares: Shares = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # ERASER's five bins, and all tenths
@@ -132,17 +136,17 @@ class RationaleErasure(ExplanationTest):
 
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
         self.check(subject, None)
-        scores, own, parts = scores_of(subject, batch, scores), whole(subject, batch), []
-        texts = list(zip(*scores.values(), strict=True))
-        for name, values in zip(batch["instance_id"], texts, strict=True):
-            chosen = np.concatenate(rationales(values, self.shares, generator(seed, name, self.name)))
-            parts.append(np.concatenate([chosen, ~chosen, np.zeros((1, len(values[0])), bool)]))
-        rows, shares = [], np.array(self.shares, np.float64)
-        for values, probs, before in zip(texts, read_parts(subject, batch, parts, self.absent), own, strict=True):
+        names, texts, random = self.scored(subject, batch, scores, seed)
+        parts, rows = [], []
+        for values, numbers in zip(texts, random, strict=True):
+            chosen = np.concatenate(rationales(values, self.shares, numbers))
+            parts.append(np.concatenate([chosen, ~chosen, np.zeros((1, values.shape[1]), bool)]))
+        results = read_parts(subject, batch, parts, self.absent)
+        for values, probs, before in zip(texts, results, whole(subject, batch), strict=True):
             predicted = int(before.argmax())
-            curves = probs[:-1, predicted].reshape(2, len(scores), len(shares))
-            curves[:, undefined(values) | (not len(values[0]))] = np.nan
-            rows.append((list(scores), shares, *curves, before[predicted], probs[-1, predicted]))
+            curves = probs[:-1, predicted].reshape(2, len(names), len(self.shares))
+            curves[:, np.isnan(values).any(1) | (not values.shape[1])] = np.nan
+            rows.append((names, np.array(self.shares, np.float64), *curves, before[predicted], probs[-1, predicted]))
         return self.in_columns(subject, rows)
 
 
@@ -181,37 +185,33 @@ class Comprehensiveness(ExplanationTest):
 
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
         self.check(subject, None)
-        scores = scores_of(subject, batch, scores)
-        names = ["attention", *[name for name in REFERENCES if name in scores][:1]]
-        texts = list(zip(*(scores[name] for name in names), strict=True))
+        if scores is not None:
+            scores = {name: scores[name] for name in ("attention", *[name for name in REFERENCES if name in scores][:1])}
+        names, texts, random = self.scored(subject, batch, scores, seed)
         marks = batch.get("rationale", [()] * len(texts))
-        removed = [
-            self._removed(values, np.asarray(marked), generator(seed, name, self.name))
-            for name, values, marked in zip(batch["instance_id"], texts, marks, strict=True)
-        ]
-        rows = []
-        for values, logits in zip(texts, read_logits(subject, batch, [~sets for sets in removed], self.absent), strict=True):
-            logits = torch.from_numpy(logits)
+        removed = [self._removed(*text) for text in zip(texts, map(np.asarray, marks), random, strict=True)]
+        rows, parts = [], read_logits(subject, batch, [~sets for sets in removed], self.absent)
+        for values, logits in zip(texts, map(torch.from_numpy, parts), strict=True):
             odds = log_odds(logits, logits[:1].argmax(-1).expand(len(logits))).numpy()
             ends = np.cumsum([len(names) * len(self.shares), self.draws * len(self.shares)])
             ordered, random, marked = np.split(odds[0] - odds[1:], ends)
-            empty, losses = not len(values[0]), ordered.reshape(len(names), -1).mean(1)
-            losses[undefined(values) | empty] = np.nan
+            empty, losses = not values.shape[1], ordered.reshape(len(names), -1).mean(1)
+            losses[np.isnan(values).any(1) | empty] = np.nan
             evidence = (marked[0], marked[1:].mean()) if len(marked) else (np.nan, np.nan)
             rows.append((names, losses, np.nan if empty else random.mean(), *evidence))
         return self.in_columns(subject, rows)
 
-    def _removed(self, orders: Sequence[np.ndarray], marks: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    def _removed(self, orders: np.ndarray, marks: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Sets (V,T) bool of removed tokens: none; M x S of the orders; K x S at random; the marked ones, and K as many."""
-        length, marked = len(orders[0]), marks > 0
-        draws = list(random.random((self.draws, length)))
+        length, marked = orders.shape[1], marks > 0
+        draws = random.random((self.draws, length))
         sets = [np.zeros((1, length), bool), *rationales([*orders, *draws], self.shares, random)]
         if len(marks) == length and 0 < marked.sum() < length:
             sets += [marked[None], first_ranked(draws, [int(marked.sum())], random)[:, 0]]
         return np.concatenate(sets)
 
 
-SELECTED = {"dtype": "float64", "range": (0.0, 1.0), "undefined": "the measure is undefined here"}
+SELECTED = PROB | {"undefined": "the measure is undefined here"}
 OWN = {"dtype": "float64", "distribution": True, "needs": frozenset({"selection"})}
 OWN_SIZE = 0.0
 """A share that stands for as many tokens as the model itself selects."""
@@ -245,7 +245,7 @@ class Selection(ExplanationTest):
     columns = {
         "selection_measures": Column(("K",), "string", doc="whose selection each of K is: names of measures"),
         "selection_shares": Column(
-            ("K",), "float64", range=(0.0, 1.0), doc="the share of tokens in each; 0: as many as the model selects itself"
+            ("K",), doc="the share of tokens in each; 0: as many as the model selects itself", **PROB
         ),
         "selection_chosen": Column(("K", "T"), "bool", doc="which tokens each holds, none where the measure is undefined"),
         "selection_kept_probs": Column(("K", "C"), doc="class probabilities from selected tokens alone", **SELECTED),
@@ -260,20 +260,19 @@ class Selection(ExplanationTest):
     @torch.no_grad()
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
         self.check(subject, None)
-        scores, inside = scores_of(subject, batch, scores), subject.attendable(batch)
-        selects = "selection" in subject.capabilities
+        measures, texts, random = self.scored(subject, batch, scores, seed)
+        inside, selects = subject.attendable(batch), "selection" in subject.capabilities
         sizes = (OWN_SIZE, *self.shares) if selects else tuple(self.shares)
-        names, all_sizes = np.repeat(list(scores), len(sizes)).tolist(), np.tile(np.array(sizes), len(scores))
+        names, all_sizes = np.repeat(measures, len(sizes)).tolist(), np.tile(np.array(sizes), len(measures))
         chosen, missing, parts = [], [], []
-        for row, name in enumerate(batch["instance_id"]):
-            values = [measure[row] for measure in scores.values()]
+        for row, (values, numbers) in enumerate(zip(texts, random, strict=True)):
             own = subject.selected(batch)[row][inside[row]].cpu().numpy() if selects else None
-            counts = [int(own.sum()) if size == OWN_SIZE else budget(size, len(values[0])) for size in sizes]
-            selections = first_ranked(values, counts, generator(seed, name, self.name))
-            if selects and "attention" in scores:
-                selections[list(scores).index("attention"), 0] = own
+            counts = [int(own.sum()) if size == OWN_SIZE else budget(size, values.shape[1]) for size in sizes]
+            selections = first_ranked(values, counts, numbers)
+            if selects and "attention" in measures:
+                selections[measures.index("attention"), 0] = own
             flat = selections.reshape(len(names), -1)
-            missing.append(np.repeat(undefined(values), len(sizes)))
+            missing.append(np.repeat(np.isnan(values).any(1), len(sizes)))
             chosen.append(flat & ~missing[-1][:, None])
             parts.append(np.concatenate([flat, ~flat, *([own[None], ~own[None]] if selects else [])]))
         if selects:
@@ -290,11 +289,10 @@ class Selection(ExplanationTest):
     @staticmethod
     def _read_selected(subject, batch, row: int, inside: torch.Tensor, parts: np.ndarray) -> np.ndarray:
         """Class probabilities (V,C) of parts (V,T) of the instance `row`, by a subject that reads a given selection."""
-        different, number = _distinct(parts)
-        selected = torch.zeros(1, len(different), len(inside), dtype=torch.bool, device=inside.device)
-        selected[:, :, inside] = torch.from_numpy(different).to(inside.device)
+        selected = torch.zeros(1, len(parts), len(inside), dtype=torch.bool, device=inside.device)
+        selected[:, :, inside] = torch.from_numpy(parts).to(inside.device)
         text = batch.take(torch.tensor([row], device=inside.device))
-        return softmax(subject.read_selected(text, selected)[0].double().cpu().numpy())[number]
+        return softmax(subject.read_selected(text, selected)[0].double().cpu().numpy())
 
 
 @register
@@ -326,23 +324,23 @@ class SignViolations(ExplanationTest):
 
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
         self.check(subject, None)
-        scores, own = scores_of(subject, batch, scores), whole(subject, batch)
-        signs, parts, places = np.full((len(own), len(scores)), np.nan), [], []
-        for row, name in enumerate(batch["instance_id"]):
-            values = np.stack([np.asarray(measure[row], np.float64) for measure in scores.values()])
-            places.append(np.flatnonzero(~np.isnan(values).any(1) & (values.shape[1] > 0)))
-            first = rank(np.abs(values), generator(seed, name, self.name))[places[-1], :1].reshape(-1, 1)
-            signs[row, places[-1]] = np.sign(np.take_along_axis(values[places[-1]], first, 1)[:, 0])
+        names, texts, random = self.scored(subject, batch, scores, seed)
+        rows, parts = [], []
+        for values, numbers in zip(texts, random, strict=True):
+            defined = ~np.isnan(values).any(1) & (values.shape[1] > 0)
+            first = rank(np.abs(values), numbers)[defined, :1].reshape(-1, 1)
+            signs, effects = np.full((2, len(names)), np.nan)
+            signs[defined] = np.sign(np.take_along_axis(values[defined], first, 1)[:, 0])
+            rows.append((names, signs, effects))
             parts.append(np.arange(values.shape[1]) != first)
-        effects = np.full_like(signs, np.nan)
-        for row, probs in enumerate(read_parts(subject, batch, parts, self.absent)):
-            predicted = int(own[row].argmax())
-            effects[row, places[row]] = own[row, predicted] - probs[:, predicted]
-        return dict(zip(self.columns, ([list(scores)] * len(own), list(signs), list(effects)), strict=True))
+        probs = read_parts(subject, batch, parts, self.absent)
+        for (_, signs, effects), without, own in zip(rows, probs, whole(subject, batch), strict=True):
+            effects[~np.isnan(signs)] = own.max() - without[:, own.argmax()]
+        return self.in_columns(subject, rows)
 
 
 @register
-class SoftErasure(Measure):
+class SoftErasure(ScoreTest):
     """Soft erasure: parts of every token's embedding are erased at random, by the scores of a measure (Zhao & Aletras 2023).
 
     Scores are brought to 0..1 by their least and largest in the text, q = (x - min) / (max - min). Of token t each element
@@ -362,26 +360,25 @@ class SoftErasure(Measure):
             doc="probability of the predicted class where an element of an embedding stays with the token's score", **THINNED
         ),
         "soft_erasure_removed_probs": Column(doc="the same where an element stays with 1 - the token's score", **THINNED),
-        "soft_erasure_whole_prob": Column((), "float64", range=(0.0, 1.0), doc="the same for the whole text"),
-        "soft_erasure_empty_prob": Column((), "float64", range=(0.0, 1.0), doc="the same when each token's embedding is 0"),
+        "soft_erasure_whole_prob": Column(doc="the same for the whole text", **PROB),
+        "soft_erasure_empty_prob": Column(doc="the same when each token's embedding is 0", **PROB),
     }
 
     draws: Draws = 10
 
     @torch.no_grad()
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
-        scores, own = scores_of(subject, batch, scores), whole(subject, batch)
-        items, rows = text_parts.item_places(subject, batch).cpu().numpy(), []
-        for row, name in enumerate(batch["instance_id"]):
-            values = np.stack([np.asarray(measure[row], np.float64) for measure in scores.values()])
+        names, texts, random = self.scored(subject, batch, scores, seed)
+        rows, items = [], text_parts.item_places(subject, batch).cpu().numpy()
+        for row, (values, own) in enumerate(zip(texts, whole(subject, batch), strict=True)):
             low, high = values.min(1, keepdims=True, initial=np.inf), values.max(1, keepdims=True, initial=-np.inf)
             shares = np.divide(values - low, high - low, out=np.full(values.shape, np.nan), where=high > low)
-            probs, predicted = np.full((2, len(scores), self.draws), np.nan), int(own[row].argmax())
-            defined = np.flatnonzero(~np.isnan(shares).any(1) & (shares.shape[1] > 0))
+            probs, predicted = np.full((2, len(names), self.draws), np.nan), int(own.argmax())
+            defined = ~np.isnan(shares).any(1) & (shares.shape[1] > 0)
             probs[:, defined], empty = self._read_thinned(
-                subject, batch.alone(row), items[row], shares[defined], generator(seed, name, self.name), predicted
+                subject, batch.alone(row), items[row], shares[defined], random[row], predicted
             )
-            rows.append((list(scores), *probs, own[row, predicted], empty))
+            rows.append((names, *probs, own[predicted], empty))
         return self.in_columns(subject, rows)
 
     def _read_thinned(self, subject, text, items, shares, random, predicted):
@@ -463,21 +460,18 @@ class FrozenFlipSet(ExplanationTest):
         shares = subject.relevance(batch, margins, "frozen", self.inputs)
         parts, values = shares.per_position.cpu().numpy(), shares.values.cpu().numpy()
         predicted, rivals = predicted.cpu().numpy(), rivals.cpu().numpy()
-        sets, classes, remaining = [], [], []
+        rows, remaining = [], []
         for row, name in enumerate(batch["instance_id"]):
             chosen, rival = smallest_set(parts[row][:, mask[row]], values[row], rivals[row] < predicted[row])
             random = generator(seed, name, self.name)
             removed = np.array([chosen, *(random.permutation(chosen) for _ in range(self.draws))])
-            sets.append(chosen)
-            classes.append(float(rivals[row, rival]))
             remaining.append(~removed if chosen.any() else ~removed[:0])
-        rows = []
+            rows.append((chosen.astype(np.float32), np.nan, np.nan, np.full(subject.num_labels, np.nan), np.nan))
+            if chosen.any():
+                rows[-1] = chosen.astype(np.float32), float(chosen.sum()), float(rivals[row, rival])
         for row, probs in enumerate(read_parts(subject, batch, remaining, self.absent)):
-            columns = np.nan, np.nan, np.full(subject.num_labels, np.nan), np.nan
             if len(probs):
-                flipped = probs[1:].argmax(1) != predicted[row]
-                columns = float(sets[row].sum()), classes[row], probs[0], float(flipped.mean())
-            rows.append((sets[row].astype(np.float32), *columns))
+                rows[row] = *rows[row], probs[0], float((probs[1:].argmax(1) != predicted[row]).mean())
         return self.in_columns(subject, rows)
 
 
@@ -490,12 +484,6 @@ def smallest_set(parts: np.ndarray, whole: np.ndarray, lower: np.ndarray) -> tup
     order = np.argsort(-parts, 1, "stable")
     margins = whole[:, None] - np.take_along_axis(parts, order, 1).cumsum(1)
     tie = TIE * np.abs(np.column_stack([parts, whole])).max(1, keepdims=True)
-    lost = (margins < -tie) | (lower[:, None] & (margins <= tie))
-    never = parts.shape[1]
-    sizes = np.where(lost.any(1), lost.argmax(1), never) if never else np.zeros(len(parts), np.int64)
-    rival = int(sizes.argmin())
-    chosen = np.zeros(never, bool)
-    if sizes[rival] < never:
-        chosen[order[rival, : sizes[rival] + 1]] = True
+    chosen = fewest(order, (margins < -tie) | (lower[:, None] & (margins <= tie)))
     margins = whole - parts[:, chosen].sum(1)
     return chosen, int((margins <= margins.min() + tie[:, 0]).argmax())

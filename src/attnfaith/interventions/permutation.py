@@ -6,12 +6,23 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from attnfaith.interventions.pooled_erasure import Affine, Erasing, erasing
-from attnfaith.interventions.targets import Cross, Maps, Pooled, Target, TargetMeasure, TokenEdit, attention_for, softmax
+from attnfaith.interventions.targets import (
+    Cross,
+    Maps,
+    Pooled,
+    Readout,
+    Target,
+    TargetMeasure,
+    TokenEdit,
+    attention_for,
+    read_out,
+    softmax,
+)
 from attnfaith.measurement.options import CrossLayers, Draws, Layers, Rows
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.attention import ALL
+from attnfaith.subjects.protocol import log_odds
 from attnfaith.support.draws import generator
 
 
@@ -65,6 +76,11 @@ class _Permutation(TargetMeasure):
         return columns
 
 
+def _permuted_probs(name: str) -> dict[str, Column]:
+    doc = "class probabilities after each random permutation"
+    return {name: Column(("K", "C"), distribution=True, undefined=NO_DRAWS, doc=doc)}
+
+
 @register
 class Permutation(_Permutation):
     """Permutation of attention (Jain & Wallace 2019, Algorithm 2): does it matter which token has which weight?
@@ -77,11 +93,7 @@ class Permutation(_Permutation):
     """
 
     name, cost, needs, target = "permutation", "reading", frozenset({"classes", "intervention"}), Pooled
-    columns = {
-        "permuted_probs": Column(
-            ("K", "C"), distribution=True, undefined=NO_DRAWS, doc="class probabilities after each random permutation"
-        )
-    }
+    columns = _permuted_probs("permuted_probs")
 
     draws: Draws = 100
 
@@ -90,9 +102,9 @@ class Permutation(_Permutation):
 class MapPermutation(_Permutation):
     """Permutation of the attention maps of a stack of layers: does it matter which token has which weight?
 
-    Each of `draws` draws is one of the T! orders of the text's tokens, the same in all heads and rows of the chosen layers.
-    Markers keep their weight, and all that follows a changed layer is computed anew. A row that may not look at all tokens,
-    as in a decoder, deals out in this order the weights of those that it sees. Below two tokens K = 0.
+    As `permutation`, each order the same in all heads and rows of the chosen layers. Markers keep their weight, and all that
+    follows a changed layer is computed anew. A row that may not look at all tokens, as in a decoder, deals out in this order
+    the weights of those that it sees.
 
     layers: "shown", those that the reduction takes; "last"; "all"; or numbers from 0 on. rows: "all", or "matter", the rows
     of the last layer that the logits depend on.
@@ -101,11 +113,7 @@ class MapPermutation(_Permutation):
     """
 
     name, cost, needs, target = "map_permutation", "draws", frozenset({"attention maps", "classes"}), Maps
-    columns = {
-        "map_permuted_probs": Column(
-            ("K", "C"), distribution=True, undefined=NO_DRAWS, doc="class probabilities after each random permutation"
-        )
-    }
+    columns = _permuted_probs("map_permuted_probs")
 
     draws: Draws = 20
     layers: Layers = "shown"
@@ -116,9 +124,7 @@ class MapPermutation(_Permutation):
 class CrossPermutation(_Permutation):
     """Permutation of cross-attention: does it matter which source word has which weight?
 
-    Each of `draws` draws is one of the orders of the source words' tokens, the same in all heads and rows of the chosen
-    layers; markers keep their weight, and what follows is computed anew. layers: "all", or numbers from 0 on. A source of
-    one token has one order only: K = 0.
+    As `map_permutation`, of the source words' tokens. layers: "all", or numbers from 0 on.
 
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2, for one attention over a text.
     """
@@ -184,8 +190,7 @@ class MapUniform(TargetMeasure):
 class CrossUniform(TargetMeasure):
     """Uniform cross-attention: what is the weighting of source words worth to each target word?
 
-    In every row and head the weight that the source words' tokens have together is shared equally among them, in all layers
-    at once and in each alone; markers keep theirs, and what follows is computed anew.
+    As `map_uniform`, among the source words' tokens, in all layers at once and in each alone.
 
     Source: Wiegreffe & Pinter 2019, section 3.2, who train models so; of a model as it is, this is an intervention.
     """
@@ -220,12 +225,12 @@ class RandomSupport(Measure):
     Each draw deals the weights of a text out anew among its tokens, all orders equally likely, so that the size of the
     support, the entropy and the ties stay. Under that attention a', states fixed, two measures of states are taken:
 
-    * ||df/dh_t||_2 = a'_t ||df/dc||_2, a' held fixed, c the context and f the log-odds of the class predicted under a';
+    * ||df/dh_t||_2, a' held fixed, f the log-odds of the class predicted under a';
     * the total variation distance of the prediction under a' to that without state t, the other weights renormalised; where
       none remains the context is the zero vector.
 
     Both are 0 for a state without weight, except at the word level of a hierarchical model, where the states of other
-    sentences see it and the gradient has no such closed form. K = 0 below two tokens.
+    sentences see it. K = 0 below two tokens.
 
     Source: the two measures, Meister et al. 2021, eq. 4 and 6; the null is not theirs.
     """
@@ -250,45 +255,36 @@ class RandomSupport(Measure):
     draws: Draws = 5
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        texts = erasing(subject, batch)
-        shuffled = np.zeros((self.draws, *texts.attention.shape))
-        for row, (name, length) in enumerate(zip(batch["instance_id"], texts.lengths, strict=True)):
-            weights = np.broadcast_to(texts.attention[row, :length], (self.draws, length))
-            shuffled[:, row, :length] = generator(seed, name, self.name).permuted(weights, axis=1)
-        draws = [_under(subject, replace(texts, attention=attention)) for attention in shuffled]
-        columns = {}
-        for name in draws[0]:
-            values = np.stack([draw[name] for draw in draws], 1).astype(np.float32)  # (B,K,T) or (B,K,C)
-            widths = texts.lengths if self.columns[name].axes[1] == "T" else [values.shape[2]] * len(values)
-            counts = np.where(texts.lengths > 1, self.draws, 0)
-            columns[name] = [value[:count, :width] for value, count, width in zip(values, counts, widths, strict=True)]
-        return columns
+        rows = []
+        for name, text in zip(batch["instance_id"], read_out(subject, batch), strict=True):
+            count = self.draws if len(text.attention) > 1 else 0
+            same = np.broadcast_to(text.attention, (count, len(text.attention)))
+            drawn = generator(seed, name, self.name).permuted(same, axis=1)
+            probs = softmax(text.logits(drawn))
+            norms = [_gradient_norms(text, drawn)] if "states" in subject.capabilities else []
+            values = drawn, probs, *norms, _distances(text, drawn, probs)
+            rows.append([value.astype(np.float32) for value in values])
+        return self.in_columns(subject, rows)
 
 
-def _under(subject, texts: Erasing) -> dict[str, np.ndarray]:
-    """Each column under the attention of `texts`: (B,T), and (B,C) for the probabilities."""
-    logits = texts.logits(texts.whole())[:, 0]
-    probs = softmax(logits)
-    values = {"random_support_attention": texts.attention, "random_support_probs": probs}
-    if "states" in subject.capabilities:
-        values["random_support_gradient_norm_hidden"] = _gradient_norms(subject, texts, logits)
-    without = softmax(texts.without_each())
-    return values | {"random_support_leave_one_out_hidden": np.abs(without - probs[:, None]).sum(2) / 2}
+def _distances(text: Readout, drawn: np.ndarray, probs: np.ndarray) -> np.ndarray:
+    """Total variation distances (K,T) of predictions without each state to those (K,C) under attentions drawn (K,T)."""
+    distances = np.zeros(drawn.shape)
+    for row, weights in enumerate(drawn):
+        others = weights * ~np.eye(len(weights), dtype=bool)
+        left = others.sum(1, keepdims=True)
+        without = softmax(text.logits(others / np.where(left > 0, left, 1)))
+        distances[row] = np.where(weights == 0, 0, np.abs(without - probs[row]).sum(1) / 2)
+    return distances
 
 
-def _gradient_norms(subject, texts: Erasing, logits: np.ndarray) -> np.ndarray:
-    """||df/dh||_2 (B,T) of each state h: f the log-odds of the class that logits (B,C) predict."""
-    predicted, rivals = logits.argmax(1)[:, None], logits.copy()
-    np.put_along_axis(rivals, predicted, -np.inf, 1)
-    slopes = -softmax(rivals)
-    np.put_along_axis(slopes, predicted, 1, 1)
-    if isinstance(texts, Affine):
-        weight, _ = subject.decoder_weights()
-        steepness = np.linalg.norm(slopes @ weight.detach().double().cpu().numpy(), axis=1)
-        return texts.attention * steepness[:, None]
+def _gradient_norms(text: Readout, drawn: np.ndarray) -> np.ndarray:
+    """||df/dh||_2 (K,T) of each state h: f the log-odds of the class that is predicted under attentions (K,T)."""
+    if not len(drawn):
+        return np.zeros(drawn.shape)
+    reader = text.reader()[torch.zeros(len(drawn), dtype=torch.long)]
     with torch.enable_grad():
-        states = texts.under.states.detach().requires_grad_()
-        logits = replace(texts.under, states=states)(attention_for(texts.under, texts.attention))
-        slopes = torch.from_numpy(slopes).to(logits)
-        (gradient,) = torch.autograd.grad(logits, states, slopes, materialize_grads=True)  # 0 of texts without tokens
+        states = reader.states.detach().requires_grad_()
+        odds = log_odds(replace(reader, states=states)(attention_for(reader, drawn)))
+        (gradient,) = torch.autograd.grad(odds.sum(), states, materialize_grads=True)
     return gradient.double().norm(dim=2).cpu().numpy()

@@ -15,15 +15,16 @@ from functools import cache, cached_property, partial
 from typing import ClassVar
 
 import numpy as np
+import scipy.special
 import torch
 
 from attnfaith.measurement.registry import Measure
 from attnfaith.models.decoders import Query
 from attnfaith.subjects import Batch, Edit, Subject, whole_logits
-from attnfaith.subjects.attention import ALL
+from attnfaith.subjects.attention import ALL, nothing
 from attnfaith.subjects.layers import Prefix
 from attnfaith.subjects.pairs import PairBatch, by_target_words, word_sums
-from attnfaith.subjects.protocol import cached
+from attnfaith.subjects.protocol import cached, log_odds
 from attnfaith.subjects.translator import label_log_probs
 from attnfaith.support.draws import generator
 
@@ -32,6 +33,10 @@ AFFINE = "affine read-out"
 MASKED = -5000.0
 """A score that is lower is a mask's: models add -10,000 and less to what must not be seen."""
 PREFIX_PAYS = 3  # passes of a batch from which on it pays to keep what comes before the edited layers
+TIE = 1e-12  # logits that differ by less, of 1 or of the largest difference that a token alone makes, are equal
+WEIGHTS_AT_ONCE = 2**22  # of pooled attentions that are read together
+
+softmax = partial(scipy.special.softmax, axis=-1)
 
 
 class TokenEdit(Edit):
@@ -62,16 +67,12 @@ class TokenEdit(Edit):
 
     def _visible(self, weights: torch.Tensor) -> torch.Tensor:
         """Positions that no mask hides; without scores, as in cross-attention of a pair without padding, all."""
-        scores = self._scores
-        if scores is None:
+        if self._scores is None:
             return torch.ones_like(weights[:, :1], dtype=torch.bool)
-        if scores.numel() == weights.numel():
-            scores = scores.reshape(weights.shape)
-        elif scores.shape[:-1] == weights.shape[:-1]:  # a model with attention sinks
-            scores = scores[..., : weights.shape[-1]]
-        else:  # hidden where the weight is 0
-            return (weights > 0).any(1, keepdim=True)
-        return ((weights > 0) | (scores > MASKED)).any(1, keepdim=True)
+        visible = weights > 0
+        if self._scores.numel() == weights.numel():
+            visible = visible | (self._scores.reshape(weights.shape) > MASKED)
+        return visible.any(1, keepdim=True)
 
 
 class Target:
@@ -105,6 +106,20 @@ class Target:
         """Return what the model predicts of the copies `owner` (N,), those of an instance together: arrays with N first."""
         raise NotImplementedError
 
+    def shown(self) -> list[np.ndarray]:
+        """Return the attention (T,) of each instance, as people see it."""
+        raise NotImplementedError
+
+    def slopes(self) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Return the predicted class (B,), its log-odds (B,), and the derivatives (2,T) of these, for each instance, by a
+        number added to all weights on a token and by a factor of them; nothing is renormalised.
+        """
+        raise NotImplementedError
+
+    def decisions(self, row: int, probs: np.ndarray) -> np.ndarray:
+        """Return the most probable class (N,) of probabilities (N,C) of an instance; of equal ones the lower."""
+        return probs.argmax(1)
+
     def random_orders(self, draws: int, seed: int, purpose: str) -> list[np.ndarray]:
         """Return random orders (K,T) of the places of each instance; K is `draws`, or 0 below two tokens."""
         orders = []
@@ -136,8 +151,8 @@ class TargetMeasure(Measure):
 @dataclass(frozen=True)
 class Readout:
     """One instance, over its attendable tokens, in float64: attention (T,), summing to 1; values (T,C) and bias (C,), None
-    where logits are not affine and `reader` returns a Reader; probs (C,), the prediction; answers (C,) bool, classes that
-    the instance may be given.
+    where logits are not affine; probs (C,), the prediction; answers (C,) bool, classes that the instance may be given.
+    reader gives the instance alone as a Reader.
     """
 
     attention: np.ndarray
@@ -152,9 +167,22 @@ class Readout:
         """Return logits (K,C) of attentions (K,T); one that is all 0 leaves the bias."""
         if self.values is not None:
             return attention @ self.values + self.bias
+        if not len(attention):
+            return np.empty((0, len(self.probs)))
         read = self.reader()
         attention = np.pad(attention, ((0, 0), (0, 0 if attention.shape[1] else 1)))
         return read(attention_for(read, attention[None]))[0].double().cpu().numpy()
+
+    @property
+    def tie(self) -> float:
+        """How much logits may differ that are equal; 0 where a model is asked."""
+        if self.values is None:
+            return 0.0
+        return TIE * max(1.0, np.ptp((self.values + self.bias)[:, self.answers], axis=1).max(initial=0.0))
+
+    def decide(self, probs: np.ndarray) -> np.ndarray:
+        """Return the most probable class (K,) of probabilities (K,C); of equal ones the lower."""
+        return (probs >= probs.max(1, keepdims=True) * (1 - self.tie)).argmax(1)
 
 
 @cached
@@ -185,10 +213,30 @@ def read_out(subject: Subject, batch: Batch) -> list[Readout]:
 
 
 @dataclass(frozen=True)
-class OfStates:
-    """Logits of some texts under any attention over their tokens, of a subject with states; texts have no gaps here.
+class OfValues:
+    """Logits of texts under any attention over their tokens, by values (B,T,C), 0 behind shorter texts, and bias (B,C)."""
 
-    states (B,T,H), 0 behind shorter texts; query: what the decoder reads besides. An index chooses instances; T stays.
+    values: torch.Tensor
+    bias: torch.Tensor
+
+    @classmethod
+    def of(cls, texts: Sequence[Readout], dtype: torch.dtype = torch.float64) -> "OfValues":
+        """Return that of texts with an affine read-out."""
+        values = _padded([torch.from_numpy(text.values) for text in texts], 0)
+        return cls(values.to(dtype), torch.from_numpy(np.stack([text.bias for text in texts])).to(dtype))
+
+    def __call__(self, attention: torch.Tensor) -> torch.Tensor:
+        """Attention (B,T) to logits (B,C), or (B,K,T) to (B,K,C)."""
+        if attention.dim() == 2:
+            return self(attention.unsqueeze(1)).squeeze(1)
+        return attention @ self.values + self.bias.unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class OfStates:
+    """The same of a subject with states (B,T,H), 0 behind shorter texts, which have no gaps here.
+
+    query: what the decoder reads besides. An index chooses instances; T stays.
     """
 
     subject: Subject
@@ -215,10 +263,6 @@ class OfTexts:
     batch: Batch
     places: torch.Tensor
     dtype = torch.float32
-
-    def __getitem__(self, rows) -> "OfTexts":
-        numbers = torch.arange(len(self.places), device=self.places.device)
-        return replace(self, batch=self.batch.take(numbers[rows]), places=self.places[rows])
 
     def __call__(self, attention: torch.Tensor) -> torch.Tensor:
         """Attention (B,T) to logits (B,C), or (B,K,T) to (B,K,C)."""
@@ -260,17 +304,11 @@ def _padded(rows: list[torch.Tensor], value: int) -> torch.Tensor:
     return padded if padded.shape[1] else padded.new_full((len(rows), 1, *padded.shape[2:]), value)
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return probabilities along the last axis."""
-    shifted = np.exp(logits - logits.max(-1, keepdims=True))
-    return shifted / shifted.sum(-1, keepdims=True)
-
-
 class Pooled(Target):
     """One attention vector for each text; the states that it weighs stay as they are. Outcomes: probabilities (N,C)."""
 
     def __init__(self, subject: Subject, batch: Batch):
-        self.subject, self.texts = subject, read_out(subject, batch)
+        self.subject, self.batch, self.texts = subject, batch, read_out(subject, batch)
         self.names, self.numbers = batch["instance_id"], [0]
         lengths = torch.tensor([len(text.attention) for text in self.texts])
         self.inside = torch.arange(max(1, int(lengths.max()))) < lengths.unsqueeze(1)
@@ -279,13 +317,43 @@ class Pooled(Target):
         probs = [np.empty((0, self.subject.num_labels))]
         for row, text in enumerate(self.texts):
             copies, length = (owner == row).nonzero().squeeze(1), len(text.attention)
-            weights = torch.from_numpy(text.attention).expand(len(copies), 1, 1, length)
-            if len(copies):
-                probs.append(softmax(text.logits(edit.take(copies, length).weights(0, weights)[:, 0, 0].numpy())))
+            for some in copies.split(max(1, WEIGHTS_AT_ONCE // max(1, length))) if len(copies) else ():
+                weights = torch.from_numpy(text.attention).expand(len(some), 1, 1, length)
+                probs.append(softmax(text.logits(edit.take(some, length).weights(0, weights)[:, 0, 0].numpy())))
         return (np.concatenate(probs),)
+
+    def shown(self):
+        return [text.attention for text in self.texts]
+
+    def slopes(self):
+        attention, affine = _padded([torch.from_numpy(text.attention) for text in self.texts], 0), self.texts[0].values
+        read = under(self.subject, self.batch) if affine is None else OfValues.of(self.texts)
+        weights = (attention if affine is not None else attention_for(read, attention.numpy())).requires_grad_()
+        predicted = np.array([text.decide(text.probs[None])[0] for text in self.texts])
+        with torch.enable_grad():
+            odds = log_odds(read(weights), torch.from_numpy(predicted).to(weights.device))
+            slopes = torch.autograd.grad(odds.sum(), weights, materialize_grads=True)[0].double().cpu().numpy()
+        by_text = [
+            np.stack([slope[: len(text.attention)], text.attention * slope[: len(text.attention)]])
+            for slope, text in zip(slopes, self.texts, strict=True)
+        ]
+        return predicted, odds.detach().cpu().numpy(), by_text
+
+    def decisions(self, row, probs):
+        return self.texts[row].decide(probs)
 
 
 # --------------------------------------------------------------------------------------- maps of layers
+
+
+class Scaled(TokenEdit):
+    """The weights times factor (N,S) plus added (N,S), here 1 and 0: gradients with respect to these are taken."""
+
+    factor: torch.Tensor
+    added: torch.Tensor
+
+    def other(self, weights, tokens):
+        return weights * self.factor[:, None, None] + (self.added[:, None, None] * tokens)
 
 
 def chosen_layers(subject: Subject, layers: str | Sequence[int]) -> list[int]:
@@ -332,6 +400,23 @@ class Maps(Target):
 
     def outcomes(self, owner, edit):
         return (self.logits(owner, edit).softmax(-1).cpu().numpy(),)
+
+    def shown(self):
+        attention = self.subject.attention(self.batch).double().cpu().numpy()
+        return [weights[places] for weights, places in zip(attention, self.places, strict=True)]
+
+    @torch.enable_grad()
+    def slopes(self):
+        owner = torch.arange(len(self.inside), device=self.inside.device)
+        added = torch.zeros_like(self.inside, dtype=torch.float32, requires_grad=True)
+        factor = torch.ones_like(added, requires_grad=True)
+        start = None if self.prefix is None else (self.prefix, owner)
+        edit = self.edit(Scaled, owner, added=added, factor=factor)
+        logits = self.subject.read(self.batch, edit, keep=nothing, after=start).logits
+        odds = log_odds(logits)
+        slopes = torch.stack(torch.autograd.grad(odds.sum(), [added, factor], materialize_grads=True), 1).double()
+        by_text = [slope[:, places] for slope, places in zip(slopes.cpu().numpy(), self.places, strict=True)]
+        return logits.argmax(1).cpu().numpy(), odds.detach().cpu().numpy(), by_text
 
 
 # --------------------------------------------------------------------------------------- cross-attention

@@ -181,9 +181,8 @@ GROUP_MASS = Section(
     caption="Attention on groups of tokens",
     note="Sum of the weights on the tokens of a group, mean over the texts that have such tokens and others. All texts: 0 "
     "where there is no such token and 1 where there is no other, as published means have it. Of a model with many heads it "
-    "is a share of the whole rows, markers included; the head with most: of each text by itself. Groups overlap. Parts of "
-    "speech are a tagger’s estimate. Little attention on impermissible tokens does not show that the model does without "
-    "them: it may be trained to hide them.",
+    "is a share of the whole rows, markers included; the head with most: of each text by itself. Groups overlap. Little "
+    "attention on impermissible tokens does not show that the model does without them: it may be trained to hide them.",
     sentences=_group_sentences,
 )
 

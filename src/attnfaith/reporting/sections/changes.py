@@ -329,57 +329,45 @@ SIGN_VIOLATIONS = Section(
     "0, or one is undefined.",
 )
 
-REMOVALS = {"aopc_limits": "tokens taken away", "weight_aopc_limits": "weights erased"}
 ALIKE = 1e-9  # limits that are as close are of orders that make no difference
 
 
 def aopc_limits(cell: Cell) -> dict[str, np.ndarray]:
-    """Where measures lie between the worst and the best order of tokens, taken away or, with the prefix weight_, erased.
+    """Where measures lie between the worst and the best order of tokens taken away.
 
     naopc_<measure>: (AOPC - low) / (high - low), 0 for the worst order that is known and 1 for the best; naopc_low_ and
     naopc_high_: what is certain where the limits are not exact, (AOPC - low) / (bound - low) and (AOPC - bound) / (high -
     bound). NaN of a text whose orders are all alike. aopc_<measure>: AOPC itself. aopc_limit_low, _high, _exact: the
     limits, and whether they are exact. Source: Edin et al. (2025).
     """
-    numbers = {}
-    for removal in REMOVALS:
-        if not cell.has(f"{removal}_aopc"):
-            continue
-        start, names = removal.removesuffix("aopc_limits"), cell.table.column(f"{removal}_measures")[0].as_py()
-        aopc = cell.stacked(f"{removal}_aopc")
-        low, high, low_bound, high_bound = (
-            cell.column(f"{removal}_{end}") for end in ("low", "high", "low_bound", "high_bound")
-        )
-        exact = np.array(cell.table.column(f"{removal}_certainty").to_pylist()) == "exact"
-        for kind, least, most in (("naopc", low, high), ("naopc_low", low, high_bound), ("naopc_high", low_bound, high)):
-            width = np.where(high - low > ALIKE, most - least, np.nan)
-            numbers |= {f"{start}{kind}_{name}": (aopc[:, place] - least) / width for place, name in enumerate(names)}
-        numbers |= {f"{start}aopc_{name}": aopc[:, place] for place, name in enumerate(names)}
-        limits = {"low": low, "high": high, "exact": np.where(np.isnan(low), np.nan, exact)}
-        numbers |= {f"{start}aopc_limit_{end}": values for end, values in limits.items()}
-    return numbers
+    names, aopc = cell.table.column("aopc_limits_measures")[0].as_py(), cell.stacked("aopc_limits_aopc")
+    ends = ("low", "high", "low_bound", "high_bound")
+    low, high, low_bound, high_bound = (cell.column(f"aopc_limits_{end}") for end in ends)
+    exact, numbers = np.array(cell.table.column("aopc_limits_certainty").to_pylist()) == "exact", {}
+    for kind, least, most in (("naopc", low, high), ("naopc_low", low, high_bound), ("naopc_high", low_bound, high)):
+        width = np.where(high - low > ALIKE, most - least, np.nan)
+        numbers |= {f"{kind}_{name}": (aopc[:, place] - least) / width for place, name in enumerate(names)}
+    numbers |= {f"aopc_{name}": aopc[:, place] for place, name in enumerate(names)}
+    limits = {"low": low, "high": high, "exact": np.where(np.isnan(low), np.nan, exact)}
+    return numbers | {f"aopc_limit_{end}": values for end, values in limits.items()}
 
 
 AOPC_LIMITS = Section(
     name="aopc_limits",
     source="Edin et al. (2025), Normalized AOPC",
     place=81,
-    one_of=("aopc_limits_aopc", "weight_aopc_limits_aopc"),
-    uses=("aopc_limits_*", "weight_aopc_limits_*"),
+    needs=("aopc_limits_aopc",),
+    uses=("aopc_limits_*",),
     per_text=aopc_limits,
-    compared=("naopc_[!lh]*", "weight_naopc_[!lh]*"),
+    compared=("naopc_[!lh]*",),
     quantities={
-        f"{removal.removesuffix('aopc_limits')}{name}": Quantity(f"{label} ({words})")
-        for removal, words in REMOVALS.items()
-        for name, label in {
-            "naopc_low_*": "certainly from, {}",
-            "naopc_high_*": "certainly to, {}",
-            "naopc_*": "normalised AOPC, {}",
-            "aopc_limit_low": "AOPC of the worst order met",
-            "aopc_limit_high": "AOPC of the best order met",
-            "aopc_limit_exact": "limits exact",
-            "aopc_*": "AOPC, {}",
-        }.items()
+        "naopc_low_*": Quantity("certainly from, {}"),
+        "naopc_high_*": Quantity("certainly to, {}"),
+        "naopc_*": Quantity("normalised AOPC, {}"),
+        "aopc_limit_low": Quantity("AOPC of the worst order met"),
+        "aopc_limit_high": Quantity("AOPC of the best order met"),
+        "aopc_limit_exact": Quantity("limits exact"),
+        "aopc_*": Quantity("AOPC, {}"),
     },
     caption="AOPC between its limits",
     note="AOPC: mean fall of the probability of the predicted class while the tokens go one after another, in a measure’s "

@@ -68,11 +68,10 @@ def single_weight(cell: Cell, ranking: str) -> SingleWeight:
 
 
 @per_cell
-def removals(cell: Cell) -> dict[tuple[str, str], Removal]:
-    """(ranking, "renormalised" or "reprojected") -> where the decision first changes.
+def removals(cell: Cell) -> dict[str, Removal]:
+    """Where the decision first changes, by ranking.
 
-    "random" is the first random order. "minimum", the smallest set, is there where the record holds it. Re-projection is
-    left out where it is renormalising (`Identity.removal_renormalises`), and where the model could not be asked for it.
+    "random" is the first random order. "minimum", the smallest set, is there where the record holds it.
     """
     starts = {ranking: ("erasure_flip_", f"_{ranking}") for ranking in ("random", *RANKINGS)}
     if cell.has("minimal_flip_size"):
@@ -80,12 +79,7 @@ def removals(cell: Cell) -> dict[tuple[str, str], Removal]:
     results = {}
     for ranking, (start, end) in starts.items():
         size, mass, empty = (first_draws(cell, start + part + end) for part in Removal._fields)
-        results[ranking, "renormalised"] = Removal(size, mass, empty == 1)
-    again = {ranking: f"erasure_reprojected_flip_size_{ranking}" for ranking in ("random", *RANKINGS)}
-    if not cell.identity.removal_renormalises and cell.has(*again.values()):
-        for ranking, name in again.items():
-            size = first_draws(cell, name)
-            results[ranking, "reprojected"] = Removal(size, np.full(len(cell), np.nan), size == cell.lengths)
+        results[ranking] = Removal(size, mass, empty == 1)
     return results
 
 
@@ -120,7 +114,7 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     undefined or the decision never changes.
     """
     numbers = {f"erasure_delta_jsd_{ranking}": single_weight(cell, ranking).delta for ranking in RANKINGS}
-    results = {ranking: removal for (ranking, how), removal in removals(cell).items() if how == "renormalised"}
+    results = dict(removals(cell))
     minimum = results.pop("minimum", None)
     for ranking, removal in results.items():
         numbers[f"erasure_flip_fraction_{ranking}"] = fractions(cell, removal)
@@ -158,16 +152,16 @@ def _decision_rows(cell: Cell) -> Iterator[Row]:
 
 def _multi_rows(cell: Cell) -> Iterator[Row]:
     defined, results, undefined = cell.lengths > 1, removals(cell), np.full(len(cell), np.nan)
-    minimum = results.get(("minimum", "renormalised"))
-    for (ranking, how), removal in results.items():
+    minimum = results.get("minimum")
+    for ranking, removal in results.items():
         fraction = fractions(cell, removal)
         never = defined & np.isnan(fraction)
         ratio, exact = undefined, undefined
         if ranking == "minimum":
             exact = np.array(cell.table.column("minimal_flip_certainty").to_pylist()) == "exact"
-        elif minimum is not None and how == "renormalised":
+        elif minimum is not None:
             ratio = removal.size / minimum.size
-        row = {"ranking": ranking, "removal": how, "n": int(defined.sum()), **_left_out(cell), "n_never": int(never.sum())}
+        row = {"ranking": ranking, "n": int(defined.sum()), **_left_out(cell), "n_never": int(never.sum())}
         row |= {"n_averaged": int((~np.isnan(fraction)).sum())} | main("fraction_mean", fraction)
         row |= estimate("fraction_median", fraction, np.median)
         row |= estimate("censored_median", np.where(never, 1.0, fraction), np.median)
@@ -179,7 +173,7 @@ def _multi_rows(cell: Cell) -> Iterator[Row]:
 
 
 def _ranking(row: Row) -> str:
-    return LABELS[row["ranking"]] + (", re-projected" if row.get("removal") == "reprojected" else "")
+    return LABELS[row["ranking"]]
 
 
 TABLES = (
@@ -247,7 +241,7 @@ TABLES = (
 mean of JSD(p, p without i*) - JSD(p, p without r), nats, in -ln 2..ln 2. share_negative: texts in which the random weight
 mattered more. "erasure_decision_flips": one row per cell x ranking x outcome; share: texts of each of the `outcomes`.
 
-"erasure_multi_weight": one row per cell x ranking (also random and minimum) x removal. n_never: texts whose decision never
+"erasure_multi_weight": one row per cell x ranking (also random and minimum). n_never: texts whose decision never
 changes. fraction_mean, fraction_median: share of the text's tokens removed, over n_averaged texts; censored_median: the
 median over n with 1 for those that never change. share_empty: texts whose decision changes only when no weight is left, of
 n. mass_mean: attention removed, over texts whose decision changes. ratio_mean: tokens removed over the size of the smallest
@@ -259,10 +253,9 @@ set, n_ratio texts. share_exact: of the smallest sets those proven smallest.
 
 
 def _removed(cell: Cell) -> dict[str, np.ndarray]:
-    """The share removed of each text by label, renormalised before re-projected."""
+    """The share removed of each text by label."""
     results = removals(cell)
-    keys = [key for name in LABELS for key in results if key[0] == name]
-    return {_ranking({"ranking": name, "removal": how}): fractions(cell, results[name, how]) for name, how in keys}
+    return {label: fractions(cell, results[name]) for name, label in LABELS.items() if name in results}
 
 
 def _sentences(cell: Cell) -> Iterator[str]:

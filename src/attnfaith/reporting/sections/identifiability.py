@@ -30,9 +30,9 @@ DETERMINED = 1e-6  # TVD: attention is the only one, to what float32 keeps
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """identifiability_tvd and _bound of each text, _exact: whether they meet; _weight, _low, _high and _width: weight of its
     most attended token (the first of equal ones), the ends of the interval and its width; _support: the fewest tokens with
-    weight that suffice. Of a stack of maps "_tvd layer 0", the mean over its rows, and "_rows layer 0", how many there are.
+    weight that suffice.
     """
-    values = {name: cell.column(BEGIN + name) for name in (*NUMBERS, "logit_change_double") if cell.has(BEGIN + name)}
+    values = {name: cell.column(BEGIN + name) for name in NUMBERS}
     certainty = np.array(cell.table.column(f"{BEGIN}certainty").to_pylist(), dtype=object)
     values["exact"] = np.where(np.isnan(values["tvd"]), np.nan, certainty == "exact")
     columns = {"weight": cell.attention, "low": cell.rows(f"{BEGIN}low"), "high": cell.rows(f"{BEGIN}high")}
@@ -40,11 +40,6 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
         pairs = zip(rows, cell.attention, strict=True)
         values[name] = np.array([row[own.argmax()] if len(own) > 1 else np.nan for row, own in pairs], np.float64)
     values["width"] = values["high"] - values["low"]
-    for name in ("tvd", "rows"):
-        rows = cell.rows(f"{BEGIN}layer_{name}") if cell.has(f"{BEGIN}layer_{name}") else []
-        for layer in range(max(map(len, rows), default=0)):
-            numbers = [row[layer] if len(row) else np.nan for row in rows]
-            values[f"{name} layer {layer}"] = np.array(numbers, np.float64)
     return {BEGIN + name: numbers for name, numbers in values.items()}
 
 
@@ -107,7 +102,6 @@ SECTION = Section(
     place=65,
     chapter="interventions",
     needs=("probs", "attention", *(BEGIN + name for name in (*NUMBERS, "low", "high", "attention", "certainty"))),
-    uses=(f"{BEGIN}layer_*", f"{BEGIN}logit_change_double"),
     per_text=per_text,
     compared=(*(BEGIN + name for name in (*NUMBERS, "weight", "low", "high", "width")),),
     by_class=True,
@@ -123,17 +117,13 @@ SECTION = Section(
         f"{BEGIN}top_low": Quantity("the least that the largest weight could be"),
         f"{BEGIN}support": Quantity("tokens that suffice"),
         f"{BEGIN}logit_change": Quantity("largest change of a logit"),
-        f"{BEGIN}logit_change_double": Quantity("largest change of a logit, in float64"),
-        f"{BEGIN}tvd layer *": Quantity("TVD reached in layer {}", below=DETERMINED),
-        f"{BEGIN}rows layer *": Quantity("rows replaced in layer {}"),
     },
     caption="Identifiability of attention",
     note="Other attentions that change nothing in what the model reads of attention, so that no prediction changes. TVD "
     "reached: total variation distance to the furthest one that was reached, 1 no weight in common; none is further than "
     "the proved bound. Largest weight: of the most attended token, and the ends of its interval. Tokens that suffice: the "
     "fewest with weight in an equivalent attention that was met. Change of a logit: measured under the furthest one; it is "
-    "rounding, unless the record was made with an epsilon. By layer: mean over all heads and rows that the logits depend "
-    "on. Undefined: texts of fewer than two tokens.",
+    "rounding. Undefined: texts of fewer than two tokens.",
     figure=Drawing("identifiability_by_length", by_length, _figure_words),
     sentences=_sentences,
 )

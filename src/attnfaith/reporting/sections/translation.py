@@ -182,23 +182,21 @@ CROSS_INTERVENTIONS = Section(
 
 IDENTIFIABILITY = "cross_identifiability_"
 ATTENTION = "alignment_attention"
-CHANGES = ("change", "change_double")
 DETERMINED = 1e-6  # TVD: attention is the only one, to what float32 keeps
 
 
 @per_cell
 def cross_identifiability(cell: Cell) -> dict[str, np.ndarray]:
     """cross_identifiability_<number>, [N] each, of the rows that predict target words, means over layers, heads and target
-    words; and by layer and row, "cross_identifiability_tvd layer 0, predicting". tvd: to a far attention that leaves the
-    output of a head as it is; width: of the interval of a weight. With attention top, low and high: the largest weight of
-    each target word and the ends of its interval; zero: share of these that could be 0. change, change_double: the largest
-    change of a log probability of the pair when every row has its far alternative.
+    words; and by layer and row, "cross_identifiability_width layer 0, predicting". width: of the interval
+    of a weight. With attention top, low and high: the largest weight of
+    each target word and the ends of its interval; zero: share of these that could be 0.
     """
     weights = cell.rows(ATTENTION) if cell.has(ATTENTION) else [None] * len(cell)
-    parts = (cell.rows(IDENTIFIABILITY + name) for name in ("tvd", "low", "high"))
+    parts = (cell.rows(IDENTIFIABILITY + name) for name in ("low", "high"))
     pairs = []
-    for tvd, low, high, own in zip(*parts, weights, strict=True):
-        values = {"tvd": tvd.mean(axis=(1, 3)), "width": (high - low).mean(axis=(1, 3, 4))}
+    for low, high, own in zip(*parts, weights, strict=True):
+        values = {"width": (high - low).mean(axis=(1, 3, 4))}
         if own is not None:
             place = own.argmax(axis=-1)[..., None]
             top, least, most = (np.take_along_axis(array, place, -1)[..., 0] for array in (own, low, high))
@@ -207,7 +205,6 @@ def cross_identifiability(cell: Cell) -> dict[str, np.ndarray]:
         pairs.append(values)
     stacked = {name: np.stack([values[name] for values in pairs]).astype(np.float64) for name in pairs[0]}  # [N, L, 2]
     numbers = {name: values[:, :, 0].mean(axis=1) for name, values in stacked.items()}
-    numbers |= {name: cell.column(IDENTIFIABILITY + name) for name in CHANGES if cell.has(IDENTIFIABILITY + name)}
     numbers |= {
         f"{name} layer {layer}, {row}": values[:, layer, place]
         for name, values in stacked.items()
@@ -219,12 +216,12 @@ def cross_identifiability(cell: Cell) -> dict[str, np.ndarray]:
 
 def _identifiability_sentences(cell: Cell) -> Iterator[str]:
     means = {name.removeprefix(IDENTIFIABILITY): values.mean() for name, values in cross_identifiability(cell).items()}
-    if means["tvd"] <= DETERMINED:
+    if means["width"] <= DETERMINED:
         yield "In every row that predicts a target word attention is the only one."
         return
     yield (
-        f"The rows that predict target words could be others, at a total variation distance of {means['tvd']:.3f} on "
-        "average, and nothing in the model would notice."
+        f"In the rows that predict target words the weight of a source word lies in an interval of {means['width']:.3f} on "
+        "average, and nothing in the model would notice where."
     )
     if "top" in means:
         yield (
@@ -234,31 +231,27 @@ def _identifiability_sentences(cell: Cell) -> Iterator[str]:
 
 
 IDENTIFIED = {
-    "tvd": Quantity("TVD reached {}", below=DETERMINED),
-    "width": Quantity("width of a weight’s interval {}"),
+    "width": Quantity("width of a weight’s interval {}", below=DETERMINED),
     "top": Quantity("largest weight {}"),
     "low": Quantity("the least it could be {}"),
     "high": Quantity("the most it could be {}"),
     "zero": Quantity("could be 0 {}"),
-    "change": Quantity("largest change of a log probability"),
-    "change_double": Quantity("largest change of a log probability, in float64"),
 }
 CROSS_IDENTIFIABILITY = Section(
     name="cross_identifiability",
     source="after Brunner et al. (2020), section 3",
     place=9,
     chapter="interventions",
-    needs=("target_tokens", *(IDENTIFIABILITY + name for name in ("low", "high", "tvd", "change"))),
+    needs=("target_tokens", *(IDENTIFIABILITY + name for name in ("low", "high"))),
     uses=(f"{IDENTIFIABILITY}*", ATTENTION),
     per_text=cross_identifiability,
-    compared=(f"{IDENTIFIABILITY}tvd",),
+    compared=(f"{IDENTIFIABILITY}width",),
     quantities={IDENTIFIABILITY + name + end: quantity for name, quantity in IDENTIFIED.items() for end in ("", " *")},
     caption="Identifiability of cross-attention",
     note="Other attentions that leave the output of a head as it is, so that no prediction changes; tokens of source words "
-    "exchange weights, markers keep theirs. TVD reached: total variation distance between a row and a far one of these, 0 "
-    "the same; means over heads and target words of a pair, then over pairs. Below: pairs whose rows are all determined. "
-    "Largest weight: of each target word’s heaviest source word, and the ends of its interval; could be 0: share of these "
-    "that need no weight at all. A head with values of d numbers determines attention over d + 1 tokens at most. Largest "
-    "change: when every row of all heads and layers has its far alternative, in nats; it is rounding, not an effect.",
+    "exchange weights, markers keep theirs. Width: of the interval that a weight could lie in, mean over source words, "
+    "heads and target words of a pair, then over pairs. Below: pairs whose rows are all determined. Largest weight: of each "
+    "target word’s heaviest source word, and the ends of its interval; could be 0: share of these that need no weight at "
+    "all. A head with values of d numbers determines attention over d + 1 tokens at most.",
     sentences=_identifiability_sentences,
 )
