@@ -74,7 +74,7 @@ TOLERANCE = {  # what differs by more than 1e-6 where the arithmetic is in anoth
 }
 STACKED = {"alti", "attn_lrp", "chefer", "decompx", "globenc", "rollout", "value_zeroing"}
 STACKED |= {"frozen_flip_set", "map_adversary", "map_erasure", "map_permutation", "map_uniform", "marker_attention"}
-NOT_AFFINE = {"adversary_exact", "exact_contribution", "token_logits"}
+NOT_AFFINE = {"adversary_exact", "exact_contribution", "minimal_flip_set", "token_logits"}
 STATELESS = {"attention_norm", "conicity", "exact_contribution", "gradient_hidden_to_input", "identifiability", "lrp"}
 STATELESS |= {"diffmask", "value_norm_share"}
 CLASSIFIER = {"adversary_exact", "adversary_search", "erasure", "minimal_flip_set", "permutation", "random_support"}

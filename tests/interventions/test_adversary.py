@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from attnfaith.interventions.adversary import bounded, maximise
 from attnfaith.interventions.adversary_search import AdversarySearch, slope_of
-from attnfaith.interventions.targets import OfValues, Readout, read_out, softmax
+from attnfaith.interventions.targets import Readout, of_values, read_out, softmax
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.subjects import SelfAttention, opened
 from tests.measuring import run
@@ -187,7 +187,7 @@ def test_the_reference_implementations_search_from_its_noise(encoder, alignment,
     inner = [slice(1, length - 1) for length in golden.LENGTHS]
     noise = expected["adversary_noise"].double().numpy()
     starts = [noise[row][:, tokens] for row, tokens in enumerate(inner)]  # the width and 1 / L shift all alike
-    slope = slope_of(OfValues.of(texts, torch.float32), texts)
+    slope = slope_of(of_values(texts, torch.float32), texts)
     attentions = AdversarySearch(**REFERENCE).search(texts, starts, slope)
     for row, attention in enumerate(attentions):
         probs = softmax(texts[row].logits(attention))

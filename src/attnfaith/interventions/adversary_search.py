@@ -14,11 +14,11 @@ import torch
 from attnfaith.interventions.targets import (
     AFFINE,
     Maps,
-    OfValues,
-    Reader,
+    Read,
     Readout,
     TargetMeasure,
     TokenEdit,
+    of_values,
     read_out,
     softmax,
     under,
@@ -88,7 +88,7 @@ class AdversarySearch(Measure):
                 noise = generator(seed, batch["instance_id"][row], self.name)
                 starts.append(SPREAD * noise.standard_normal((self.restarts, lengths[row])))
             affine = AFFINE in subject.capabilities
-            read = OfValues.of(group, torch.float32) if affine else under(subject, batch, chosen)
+            read = of_values(group, torch.float32) if affine else under(subject, batch, chosen)
             for row, text, attention in zip(chosen, group, self.search(group, starts, slope_of(read, group)), strict=True):
                 rows[row] = attention.astype(np.float32), softmax(text.logits(attention)).astype(np.float32)
         return self.in_columns(subject, rows)
@@ -136,17 +136,16 @@ def _over_tokens(position: np.ndarray) -> np.ndarray:
     return weights
 
 
-def slope_of(read: OfValues | Reader, texts: list[Readout]) -> Slope:
+def slope_of(read: Read, texts: list[Readout]) -> Slope:
     """Return the slope of texts whose logits `read` gives."""
     own = torch.from_numpy(np.stack([text.probs for text in texts])[:, None]).float()
-    own = own if isinstance(read, OfValues) else own.to(read.subject.device)
 
     def slope(attention, epsilon):
         with torch.enable_grad():
-            weights = torch.from_numpy(np.ascontiguousarray(attention.transpose(2, 0, 1))).to(own).requires_grad_()
-            distances = (read(weights).float().softmax(-1) - own).abs().sum(-1) / 2
+            weights = torch.from_numpy(np.ascontiguousarray(attention.transpose(2, 0, 1))).requires_grad_()
+            distances = (read(weights).cpu().float().softmax(-1) - own).abs().sum(-1) / 2
             (gradient,) = torch.autograd.grad((distances - epsilon).relu().sum(), weights)
-        return gradient.cpu().numpy().transpose(1, 2, 0)
+        return gradient.numpy().transpose(1, 2, 0)
 
     return slope
 

@@ -14,7 +14,18 @@ from scipy.special import expit
 
 from attnfaith.alignment.perturbation import removed_log_probs
 from attnfaith.interventions.explanation_tests import fewest
-from attnfaith.interventions.targets import AFFINE, Cross, Maps, Pooled, Readout, Target, TargetMeasure, TokenEdit, softmax
+from attnfaith.interventions.targets import (
+    AFFINE,
+    Cross,
+    Maps,
+    Pooled,
+    Readout,
+    Target,
+    TargetMeasure,
+    TokenEdit,
+    read_out,
+    softmax,
+)
 from attnfaith.measurement.options import DecoderLayer, Draws, Layers, Rows
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
@@ -196,11 +207,11 @@ class MapErasure(_Erasure):
 
 @register
 class MinimalFlipSet(Measure):
-    """The smallest set of attention weights whose removal changes the decision: exact where the decoder is affine.
+    """The smallest set of attention weights whose removal changes the decision, exactly.
 
-    The fewest weights to set to 0, the rest renormalised, so that another class is the most probable. With an affine decoder
-    the answer is exact and costs a sort per class, O(C T log T). Proof. After removing R, with weight left, the logit of the
-    predicted class c exceeds that of a rival j by
+    The fewest weights to set to 0, the rest renormalised, so that another class is the most probable. Where logits are
+    affine in attention the answer costs a sort per class, O(C T log T). Proof. After removing R, with weight left, the logit
+    of the predicted class c exceeds that of a rival j by
 
         sum_{t not in R} m_tj / sum_{t not in R} a_t,   m_tj = a_t ((w_c - w_j) . h_t + b_c - b_j).
 
@@ -210,14 +221,12 @@ class MinimalFlipSet(Measure):
     are never in the set. Where no weight is left the bias decides; that is tried last, and flagged.
 
     Equal margins go by position, and of rivals that need equally many tokens the lower class is taken: other sets of the
-    same size may exist. A decoder that is not affine gets an upper bound: the best of the orders of `erasure` (with `draws`
-    random ones) and of a greedy search that removes the token which lowers the log-odds most. A set of one token is exact
-    all the same; NaN then means that none was found. Undefined below two tokens.
+    same size may exist. Undefined below two tokens.
 
     Source: the question, Serrano & Smith 2019, section 5 (there too costly to answer).
     """
 
-    name, cost, needs = "minimal_flip_set", "reading", frozenset({"classes", "intervention"})
+    name, needs = "minimal_flip_set", frozenset({AFFINE, "classes", "intervention"})
     columns = {
         "minimal_flip_set": Column(("T",), doc="1 on the tokens whose removal changes the decision; all 0 where none does"),
         "minimal_flip_size": Column(
@@ -225,23 +234,19 @@ class MinimalFlipSet(Measure):
         ),
         "minimal_flip_mass": Column(range=(0.0, 1.0), undefined="where the size is", doc="attention on that set"),
         "minimal_flip_empty": Column(dtype="bool", doc="only the removal of all weight changes the decision"),
-        "minimal_flip_certainty": Column(
-            dtype="category", doc="exact; upper bound: a smaller set may exist; undefined: fewer than two tokens"
-        ),
+        "minimal_flip_certainty": Column(dtype="category", doc="exact; undefined: fewer than two tokens"),
     }
 
-    draws: Draws = 5
-
-    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        target, rows, affine = Pooled(subject, batch), [], AFFINE in subject.capabilities
-        sets = list(map(_smallest, target.texts)) if affine else _searched(target, seed, self.draws)
-        for text, chosen in zip(target.texts, sets, strict=True):
-            attention, chosen = text.attention, chosen & (len(text.attention) > 1)
-            size, mass, empty, certainty = np.nan, np.nan, False, "exact" if affine else "upper bound"
+    def __call__(self, subject, batch) -> dict[str, list]:
+        rows = []
+        for text in read_out(subject, batch):
+            attention, several = text.attention, len(text.attention) > 1
+            chosen = _smallest(text) & several
+            size, mass, empty = np.nan, np.nan, False
             if chosen.any():
                 size, mass = float(chosen.sum()), float(min(attention[chosen].sum(), 1))
-                empty, certainty = not attention[~chosen].any(), "exact" if size == 1 else certainty
-            rows.append((chosen.astype(np.float32), size, mass, empty, certainty if len(attention) > 1 else "undefined"))
+                empty = not attention[~chosen].any()
+            rows.append((chosen.astype(np.float32), size, mass, empty, "exact" if several else "undefined"))
         return self.in_columns(subject, rows)
 
 
@@ -259,41 +264,6 @@ def _smallest(text: Readout) -> np.ndarray:
     if chosen.any():
         return chosen
     return (attention > 0) & (text.decide(softmax(text.bias[None]))[0] != predicted)
-
-
-def _searched(target: Pooled, seed: int, draws: int) -> list[np.ndarray]:
-    """The smallest sets (T,) bool found along the orders of `erasure`, and greedily."""
-    predicted, _, slopes = target.slopes()
-    scores = [np.stack([text.attention, *parts]) for text, parts in zip(target.texts, slopes, strict=True)]
-    orders = [erasure_orders(*text, seed, draws) for text in zip(scores, target.names, strict=True)]
-    sets = []
-    for row, (text, probs) in enumerate(zip(target.texts, read_erased(target, orders), strict=True)):
-        length, chosen = len(text.attention), np.zeros(len(text.attention), bool)
-        changed = (probs[length:].argmax(1) != predicted[row]).reshape(-1, length)
-        for order, flips in zip(orders[row], changed, strict=True):
-            gone = np.isin(np.arange(length), order[: flips.argmax() + 1]) & (text.attention > 0)
-            if flips.any() and not 0 < chosen.sum() <= gone.sum():
-                chosen = gone
-        sets.append(_greedy(text, predicted[row], chosen))
-    return sets
-
-
-def _greedy(text: Readout, predicted: int, chosen: np.ndarray) -> np.ndarray:
-    """A smaller set that leaves some weight, found by a greedy search; the same set where there is none."""
-    weights = text.attention.copy()
-    for _ in range(1, int(chosen.sum()) or len(chosen)):
-        possible = np.flatnonzero(weights)
-        if len(possible) < 2:
-            return chosen
-        without = np.where(possible[:, None] == np.arange(len(weights)), 0, weights)
-        logits = text.logits(without / without.sum(1, keepdims=True))
-        changed = logits.argmax(1) != predicted
-        lead = logits[:, predicted] - np.logaddexp.reduce(np.delete(logits, predicted, 1), 1)
-        # of those that change the decision one is taken, whatever the log-odds of the rest
-        weights[possible[np.where(changed | ~changed.any(), lead, np.inf).argmin()]] = 0.0
-        if changed.any():
-            return (text.attention > 0) & (weights == 0)
-    return chosen
 
 
 # --------------------------------------------------------------------------------------- cross-attention

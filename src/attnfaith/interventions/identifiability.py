@@ -110,26 +110,22 @@ class Identifiability(Measure):
         return self.in_columns(subject, rows)
 
     def _pooled(self, subject, batch, own: list[np.ndarray]) -> list[tuple[np.ndarray, Alternatives, float] | None]:
-        reader = under(subject, batch)
-        states, rounding = reader.states.double(), float(torch.finfo(reader.dtype).eps)
+        hidden, mask, query = subject.encoded(batch)
+        values, rounding, results = hidden.double(), float(torch.finfo(hidden.dtype).eps), []
         if self.of == "logits":
-            weight, _ = subject.decoder_weights(reader.query)
-            states = states @ weight.double().t()
-        values, results, both = states.cpu().numpy(), [], np.zeros((len(own), 2, states.shape[1]))
-        options = {"top": self.top, "nodes": self.nodes, "rounding": rounding}
+            values = values @ subject.decoder_weights(query)[0].double().t()
         for row, weights in enumerate(own):
-            length, groups = len(weights), None
-            if length < 2:
+            if len(weights) < 2:
                 results.append(None)
                 continue
-            if subject.level == "word":
-                groups = reader.query.sentences[row].cpu().numpy()[:length]
-            results.append(alternatives(values[row][:length], weights, groups=groups, **options))
-            both[row, :, :length] = weights / weights.sum(), results[-1].attention
-        logits = reader(torch.from_numpy(both).to(reader.states)).double()
-        changes = (logits[:, 1] - logits[:, 0]).abs().nan_to_num(0.0).amax(1).tolist()  # a barred class stays at -inf
-        rows = zip(own, results, changes, strict=True)
-        return [None if other is None else (weights, other, change) for weights, other, change in rows]
+            groups = query.sentences[row].cpu().numpy()[: len(weights)] if subject.level == "word" else None
+            options = {"groups": groups, "top": self.top, "nodes": self.nodes, "rounding": rounding}
+            other = alternatives(values[row, mask[row]].cpu().numpy(), weights, **options)
+            both = torch.from_numpy(np.stack([weights / weights.sum(), other.attention]))
+            logits = under(subject, batch, [row])(both[None])[0].double()
+            # a barred class stays at -inf
+            results.append((weights, other, float((logits[1] - logits[0]).abs().nan_to_num(0.0).amax())))
+        return results
 
     def _maps(self, subject, batch, own: list[np.ndarray]) -> list[tuple[np.ndarray, Alternatives, float] | None]:
         present, results = batch["attention_mask"].bool(), []

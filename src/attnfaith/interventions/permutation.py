@@ -1,7 +1,6 @@
 """Attention dealt out anew: permuted among the tokens, shared equally, or put on a random support."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,7 +13,6 @@ from attnfaith.interventions.targets import (
     Target,
     TargetMeasure,
     TokenEdit,
-    attention_for,
     read_out,
     softmax,
 )
@@ -261,7 +259,7 @@ class RandomSupport(Measure):
             same = np.broadcast_to(text.attention, (count, len(text.attention)))
             drawn = generator(seed, name, self.name).permuted(same, axis=1)
             probs = softmax(text.logits(drawn))
-            norms = [_gradient_norms(text, drawn)] if "states" in subject.capabilities else []
+            norms = [_gradient_norms(subject, batch, len(rows), drawn)] if "states" in subject.capabilities else []
             values = drawn, probs, *norms, _distances(text, drawn, probs)
             rows.append([value.astype(np.float32) for value in values])
         return self.in_columns(subject, rows)
@@ -278,13 +276,14 @@ def _distances(text: Readout, drawn: np.ndarray, probs: np.ndarray) -> np.ndarra
     return distances
 
 
-def _gradient_norms(text: Readout, drawn: np.ndarray) -> np.ndarray:
-    """||df/dh||_2 (K,T) of each state h: f the log-odds of the class that is predicted under attentions (K,T)."""
+def _gradient_norms(subject, batch, row: int, drawn: np.ndarray) -> np.ndarray:
+    """||df/dh||_2 (K,T) of each state h of a text: f the log-odds of the class predicted under attentions (K,T)."""
     if not len(drawn):
         return np.zeros(drawn.shape)
-    reader = text.reader()[torch.zeros(len(drawn), dtype=torch.long)]
+    hidden, mask, query = subject.encoded(batch)
+    query = None if query is None else query[torch.full((len(drawn),), row, device=hidden.device)]
     with torch.enable_grad():
-        states = reader.states.detach().requires_grad_()
-        odds = log_odds(replace(reader, states=states)(attention_for(reader, drawn)))
+        states = hidden[row, mask[row]].detach().repeat(len(drawn), 1, 1).requires_grad_()
+        odds = log_odds(subject.decode(states, torch.from_numpy(drawn).to(states), query))
         (gradient,) = torch.autograd.grad(odds.sum(), states, materialize_grads=True)
     return gradient.double().norm(dim=2).cpu().numpy()

@@ -10,7 +10,7 @@ target words, K attentions of one instance.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import ClassVar
 
@@ -19,7 +19,6 @@ import scipy.special
 import torch
 
 from attnfaith.measurement.registry import Measure
-from attnfaith.models.decoders import Query
 from attnfaith.subjects import Batch, Edit, Subject, whole_logits
 from attnfaith.subjects.attention import ALL, nothing
 from attnfaith.subjects.layers import Prefix
@@ -148,11 +147,15 @@ class TargetMeasure(Measure):
 # --------------------------------------------------------------------------------------- pooled attention
 
 
+Read = Callable[[torch.Tensor], torch.Tensor]
+"""From attentions (B,K,T) over the tokens of B texts, without gaps, to logits (B,K,C); gradients reach the attentions."""
+
+
 @dataclass(frozen=True)
 class Readout:
     """One instance, over its attendable tokens, in float64: attention (T,), summing to 1; values (T,C) and bias (C,), None
     where logits are not affine; probs (C,), the prediction; answers (C,) bool, classes that the instance may be given.
-    reader gives the instance alone as a Reader.
+    reader gives the logits of the instance alone.
     """
 
     attention: np.ndarray
@@ -160,7 +163,7 @@ class Readout:
     bias: np.ndarray | None
     probs: np.ndarray
     answers: np.ndarray
-    reader: "Callable[[], Reader] | None" = None
+    reader: Callable[[], Read] | None = None
 
     @torch.no_grad()
     def logits(self, attention: np.ndarray) -> np.ndarray:
@@ -169,9 +172,8 @@ class Readout:
             return attention @ self.values + self.bias
         if not len(attention):
             return np.empty((0, len(self.probs)))
-        read = self.reader()
         attention = np.pad(attention, ((0, 0), (0, 0 if attention.shape[1] else 1)))
-        return read(attention_for(read, attention[None]))[0].double().cpu().numpy()
+        return self.reader()(torch.from_numpy(attention)[None])[0].double().cpu().numpy()
 
     @property
     def tie(self) -> float:
@@ -212,90 +214,34 @@ def read_out(subject: Subject, batch: Batch) -> list[Readout]:
     return texts
 
 
-@dataclass(frozen=True)
-class OfValues:
-    """Logits of texts under any attention over their tokens, by values (B,T,C), 0 behind shorter texts, and bias (B,C)."""
-
-    values: torch.Tensor
-    bias: torch.Tensor
-
-    @classmethod
-    def of(cls, texts: Sequence[Readout], dtype: torch.dtype = torch.float64) -> "OfValues":
-        """Return that of texts with an affine read-out."""
-        values = _padded([torch.from_numpy(text.values) for text in texts], 0)
-        return cls(values.to(dtype), torch.from_numpy(np.stack([text.bias for text in texts])).to(dtype))
-
-    def __call__(self, attention: torch.Tensor) -> torch.Tensor:
-        """Attention (B,T) to logits (B,C), or (B,K,T) to (B,K,C)."""
-        if attention.dim() == 2:
-            return self(attention.unsqueeze(1)).squeeze(1)
-        return attention @ self.values + self.bias.unsqueeze(1)
+def of_values(texts: Sequence[Readout], dtype: torch.dtype = torch.float64) -> Read:
+    """Return the logits of texts with an affine read-out."""
+    values = _padded([torch.from_numpy(text.values) for text in texts], 0).to(dtype)
+    bias = torch.from_numpy(np.stack([text.bias for text in texts])).to(dtype).unsqueeze(1)
+    return lambda attention: attention @ values + bias
 
 
-@dataclass(frozen=True)
-class OfStates:
-    """The same of a subject with states (B,T,H), 0 behind shorter texts, which have no gaps here.
-
-    query: what the decoder reads besides. An index chooses instances; T stays.
-    """
-
-    subject: Subject
-    states: torch.Tensor
-    query: torch.Tensor | Query | None
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.states.dtype
-
-    def __getitem__(self, rows) -> "OfStates":
-        return replace(self, states=self.states[rows], query=None if self.query is None else self.query[rows])
-
-    def __call__(self, attention: torch.Tensor) -> torch.Tensor:
-        """Attention (B,T) to logits (B,C), or (B,K,T) to (B,K,C)."""
-        return self.subject.decode(self.states, attention, self.query)
-
-
-@dataclass(frozen=True)
-class OfTexts:
-    """The same of a subject that can `intervene`. places (B,T): where the tokens are, -1 behind shorter texts."""
-
-    subject: Subject
-    batch: Batch
-    places: torch.Tensor
-    dtype = torch.float32
-
-    def __call__(self, attention: torch.Tensor) -> torch.Tensor:
-        """Attention (B,T) to logits (B,C), or (B,K,T) to (B,K,C)."""
-        if attention.dim() == 2:
-            return self(attention.unsqueeze(1)).squeeze(1)
-        places, width = self.places.unsqueeze(1).expand_as(attention), self.subject.attendable(self.batch).shape[1]
-        spread = attention.new_zeros(*attention.shape[:2], width + 1)  # the last place takes what is behind a text
-        spread = spread.scatter(2, torch.where(places < 0, width, places), attention)
-        return self.subject.intervene(self.batch, spread[..., :width])
-
-
-Reader = OfStates | OfTexts
-
-
-def under(subject: Subject, batch: Batch, rows: np.ndarray | list[int] | None = None) -> Reader:
-    """Return the logits of the instances `rows`, by default all, under any attention over their tokens ("intervention").
+def under(subject: Subject, batch: Batch, rows: Sequence[int] | None = None) -> Read:
+    """Return the logits of the instances `rows`, by default all, as the subject reads them ("intervention").
 
     T is the number of tokens of the longest of them, at least 1.
     """
-    rows = torch.arange(len(batch["input_ids"])) if rows is None else torch.as_tensor(np.array(rows))
-    rows = rows.to(subject.device)
+    rows = torch.as_tensor(np.arange(len(batch["input_ids"])) if rows is None else np.array(rows), device=subject.device)
     if "states" in subject.capabilities:
         hidden, mask, query = subject.encoded(batch)
         states = _padded([states[inside] for states, inside in zip(hidden[rows], mask[rows], strict=True)], 0)
-        return OfStates(subject, states, None if query is None else query[rows])
-    places = [inside.nonzero().squeeze(1) for inside in subject.attendable(batch)[rows]]
-    return OfTexts(subject, batch.take(rows), _padded(places, -1))
+        query, dtype = None if query is None else query[rows], torch.promote_types(states.dtype, torch.float32)
+        return lambda attention: subject.decode(states, attention.to(subject.device, dtype), query)
+    mask, texts = subject.attendable(batch)[rows], batch.take(rows)
+    places = _padded([inside.nonzero().squeeze(1) for inside in mask], -1)
+    places = torch.where(places < 0, mask.shape[1], places).unsqueeze(1)  # the last place takes what is behind a text
 
+    def read(attention: torch.Tensor) -> torch.Tensor:
+        attention = attention.to(subject.device, torch.float32)
+        spread = attention.new_zeros(*attention.shape[:2], mask.shape[1] + 1)
+        return subject.intervene(texts, spread.scatter(2, places.expand_as(attention), attention)[..., :-1])
 
-def attention_for(read: Reader, attention: np.ndarray) -> torch.Tensor:
-    """Return attention as a tensor that `read` takes."""
-    dtype = torch.promote_types(read.dtype, torch.float32)
-    return torch.from_numpy(np.ascontiguousarray(attention)).to(read.subject.device, dtype)
+    return read
 
 
 def _padded(rows: list[torch.Tensor], value: int) -> torch.Tensor:
@@ -326,18 +272,16 @@ class Pooled(Target):
         return [text.attention for text in self.texts]
 
     def slopes(self):
-        attention, affine = _padded([torch.from_numpy(text.attention) for text in self.texts], 0), self.texts[0].values
-        read = under(self.subject, self.batch) if affine is None else OfValues.of(self.texts)
-        weights = (attention if affine is not None else attention_for(read, attention.numpy())).requires_grad_()
+        affine = AFFINE in self.subject.capabilities
+        read = of_values(self.texts) if affine else under(self.subject, self.batch)
+        weights = _padded([torch.from_numpy(text.attention) for text in self.texts], 0).requires_grad_()
         predicted = np.array([text.decide(text.probs[None])[0] for text in self.texts])
         with torch.enable_grad():
-            odds = log_odds(read(weights), torch.from_numpy(predicted).to(weights.device))
-            slopes = torch.autograd.grad(odds.sum(), weights, materialize_grads=True)[0].double().cpu().numpy()
-        by_text = [
-            np.stack([slope[: len(text.attention)], text.attention * slope[: len(text.attention)]])
-            for slope, text in zip(slopes, self.texts, strict=True)
-        ]
-        return predicted, odds.detach().cpu().numpy(), by_text
+            odds = log_odds(read(weights.unsqueeze(1))[:, 0].cpu(), torch.from_numpy(predicted))
+            slopes = torch.autograd.grad(odds.sum(), weights, materialize_grads=True)[0].numpy()
+        slopes = [slope[: len(text.attention)] for slope, text in zip(slopes, self.texts, strict=True)]
+        by_text = [np.stack([slope, text.attention * slope]) for slope, text in zip(slopes, self.texts, strict=True)]
+        return predicted, odds.detach().numpy(), by_text
 
     def decisions(self, row, probs):
         return self.texts[row].decide(probs)
