@@ -110,9 +110,7 @@ def stack_of_maps():
             "aopc_limits_aopc": [[0.3, 0.1], [0.2, NAN], [0.4, 0.4], [NAN, NAN]],
             "aopc_limits_low": [0.1, 0.1, 0.4, NAN],
             "aopc_limits_high": [0.5, 0.3, 0.4, NAN],
-            "aopc_limits_low_bound": [-0.1, 0.1, 0.4, NAN],
-            "aopc_limits_high_bound": [0.7, 0.3, 0.4, NAN],
-            "aopc_limits_certainty": ["bounded", "exact", "exact", "undefined"],
+            "aopc_limits_certainty": ["met", "exact", "exact", "undefined"],
         },
     }
     for measure, values in columns.items():

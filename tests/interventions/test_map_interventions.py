@@ -31,12 +31,12 @@ def prediction(subject, batch, edit=None):
         return subject.read(batch, edit).logits
 
 
-@pytest.mark.parametrize(("layers", "rows"), [("last", "matter"), ("all", "all"), ([0], "all")])
+@pytest.mark.parametrize(("layers", "matter"), [("last", True), ("all", False), ([0], False)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_edit_that_changes_nothing_leaves_the_logits_to_the_bit(kind, layers, rows):
+def test_an_edit_that_changes_nothing_leaves_the_logits_to_the_bit(kind, layers, matter):
     subject = classifier(kind)
     batch = batch_of(subject, [5, 3, 1])
-    target, owner = Maps(subject, batch, layers, rows), torch.arange(3)
+    target, owner = Maps(subject, batch, layers, matter), torch.arange(3)
     shape = 3, target.inside.shape[1]
     for edit in (
         target.edit(Permuted, owner, sources=torch.arange(shape[1]).expand(shape)),

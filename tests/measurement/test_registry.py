@@ -120,11 +120,11 @@ def test_a_measure_from_outside(tiny_model, tiny_rows, tiny_batch):
 WRONG = {
     "draws": (0, 2.5, True, "3", None),
     "restarts": (0, True), "steps": (0, 1.5), "samples": (0, 1, True), "beam": (0, True),
-    "exact_tokens": (-1, 17), "top": (0,), "nodes": (-1,), "max_steps": (14, 15.0),
+    "exact_tokens": (-1, 17), "max_steps": (14, 15.0),
     "learning_rate": (0, float("inf"), "1"), "penalty": (-1, float("nan")), "width": (0, float("inf")),
     "epsilon": (-0.1, float("nan"), True), "tolerance": (-1, None), "epsilons": ([], [0.1, 0.1], [0], [1], 0.1, [True]),
     "shares": ([], [0.5, 0.1], [0.1, 0.1], [0], [1], 0.1, None, ["a"]),
-    "layers": ([], "first", [-1], [True], [0.0]), "layer": (-1, "first", True), "rows": ("some", None),
+    "layers": ([], "first", [-1], [True], [0.0]), "layer": (-1, "first", True),
     "absent": ("gone", None), "by": ("blur", None), "inputs": ("x", None), "of": ("all", None),
     "output": ("logits", None), "baseline": ("noise", 0),
     "target": ("best", -1, True, 1.0, {"of": 1}, {"of": 1, "against": 1}, {"of": 1, "than": 0}),

@@ -175,8 +175,6 @@ NUMBERS = {
         "map_adversary_tvd": [0.3, 0.8, NAN, NAN],
         "naopc_attention": [0.5, 0.5, NAN, NAN],
         "naopc_gradient": [0, NAN, NAN, NAN],
-        "naopc_low_attention": [0.2 / 0.6, 0.5, NAN, NAN],
-        "naopc_high_attention": [0.4 / 0.6, 0.5, NAN, NAN],
     },
     "identifiable": {"identifiability_width": [0.7, 0, 0.42, NAN, NAN]},
     "selecting": {  # nothing selected stays in the denominators; the papers' rule is a number of its own

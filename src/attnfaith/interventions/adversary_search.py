@@ -23,7 +23,7 @@ from attnfaith.interventions.targets import (
     softmax,
     under,
 )
-from attnfaith.measurement.options import Count, Fraction, Layers, Positive, Rows
+from attnfaith.measurement.options import Count, Fraction, Layers, Positive
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.record import Column
@@ -196,7 +196,7 @@ class MapAdversary(TargetMeasure):
     counts, and so do mixtures of the last one with the model's own maps, in eighths. The furthest of all these is read once
     more by itself, and that reading is reported, never beyond epsilon: a lower bound. Undefined (NaN) below two tokens.
 
-    layers, rows: as for `map_permutation`, but by default the rows that matter. Each text has its own noise.
+    Only rows change that the logits depend on. layers: as for `map_permutation`. Each text has its own noise.
 
     Source: Jain & Wallace 2019, section 4.2.2, for the one attention of their models; here maps are free, not their sum.
     """
@@ -217,13 +217,12 @@ class MapAdversary(TargetMeasure):
     steps: Count = 40
     learning_rate: Positive = 0.1
     layers: Layers = "shown"
-    rows: Rows = "matter"
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
         self.check(subject, None)
         rows = []
         for row, name in enumerate(batch["instance_id"]):
-            search = _MapSearch(self, Maps(subject, batch.alone(row), **self.where))
+            search = _MapSearch(self, Maps(subject, batch.alone(row), self.layers, matter=True))
             if len(search.target.places[0]) < 2:
                 rows.append((search.own, search.probs, np.nan, np.nan, "undefined"))
             else:

@@ -20,7 +20,6 @@ from attnfaith.record import Column
 
 MOST_EXACT = 16  # tokens: 65,536 sets
 BEAM_TOKENS = 64  # of the longest text in which a beam looks for orders
-ROUNDING = 1e-12
 ExactTokens = Annotated[int, Field(strict=True, ge=0, le=MOST_EXACT, description=f"a whole number from 0 to {MOST_EXACT}")]
 Read = Callable[[np.ndarray], np.ndarray]
 """From sets (V,T) bool of removed tokens to the probability (V,) of a class without them."""
@@ -29,18 +28,12 @@ AOPC = {"dtype": "float64", "range": (-1.0, 1.0)}
 
 
 class Limits(NamedTuple):
-    """AOPC (M,) of the orders, the least and the greatest of any order that was met, and what no order goes beyond."""
+    """AOPC (M,) of the orders, the least and the greatest of any order that was met, and whether no order goes beyond."""
 
     aopc: np.ndarray
     low: float
     high: float
-    low_bound: float
-    high_bound: float
-
-    @property
-    def certainty(self) -> str:
-        """Return "exact" where nothing lies between what was reached and what is certain, else "bounded"."""
-        return "exact" if max(self.low - self.low_bound, self.high_bound - self.high) <= ROUNDING else "bounded"
+    certainty: str
 
 
 @register
@@ -53,9 +46,8 @@ class AOPCLimits(ExplanationTest):
 
     absent: see `subjects.text_parts`. exact_tokens: up to so many tokens all 2^T subsets are read, and the limits over all
     T! orders are exact. Beyond, a beam of `beam` sets looks for the best and the worst order, in texts of up to 64 tokens;
-    the orders of the measures count too. These bound the limits from within. The other side is certified, and wide: sets of
-    one token, and of all but one, are read; of other sizes p is only known to lie in 0..1. Undefined (NaN): a text without
-    tokens; a measure with a NaN score.
+    the orders of the measures count too: other orders may go further. Undefined (NaN): a text without tokens; a measure with
+    a NaN score.
 
     Source: Edin et al. 2025, Normalized AOPC (ACL 2025); AOPC: Samek et al. 2017.
     """
@@ -71,10 +63,8 @@ class AOPCLimits(ExplanationTest):
         ),
         "aopc_limits_low": Column(undefined=FEW, doc="least AOPC of any order that was met", **AOPC),
         "aopc_limits_high": Column(undefined=FEW, doc="greatest AOPC of any order that was met", **AOPC),
-        "aopc_limits_low_bound": Column(undefined=FEW, doc="no order has a lower AOPC", **AOPC),
-        "aopc_limits_high_bound": Column(undefined=FEW, doc="no order has a higher AOPC", **AOPC),
         "aopc_limits_certainty": Column(
-            dtype="category", doc="exact: the limits were reached; bounded: they lie between; undefined: no token"
+            dtype="category", doc="exact; met: others may go further; undefined: no token"
         ),
     }
     most_tokens = 4000  # each two of them have a number
@@ -88,14 +78,14 @@ class AOPCLimits(ExplanationTest):
         names, texts, random = self.scored(subject, batch, scores, seed)
         rows = []
         for row, (values, predicted) in enumerate(zip(texts, whole(subject, batch).argmax(1), strict=True)):
-            text, numbers = batch.alone(row), (np.full(len(names), np.nan), *[np.nan] * 4, "undefined")
+            text, numbers = batch.alone(row), (np.full(len(names), np.nan), np.nan, np.nan, "undefined")
             if values.shape[1]:
 
                 def read(sets, text=text, predicted=predicted):
                     return read_parts(subject, text, [~sets], self.absent)[0][:, predicted]
 
                 limits = self.limits(rank(values, random[row]), read)
-                numbers = np.where(np.isnan(values).any(1), np.nan, limits.aopc), *limits[1:], limits.certainty
+                numbers = np.where(np.isnan(values).any(1), np.nan, limits.aopc), *limits[1:]
             rows.append((names, *numbers))
         return self.in_columns(subject, rows)
 
@@ -110,10 +100,7 @@ class AOPCLimits(ExplanationTest):
         if exact or length <= BEAM_TOKENS:
             least, most = _chains(read, length) if exact else (_beam(read, length, self.beam, sign) for sign in (1, -1))
             low, high = min(p_whole - most / length, low), max(p_whole - least / length, high)
-        if exact:
-            return Limits(aopc, low, high, low, high)
-        lowest, highest = _by_size(read, length)
-        return Limits(aopc, low, high, min(p_whole - highest.mean(), low), max(p_whole - lowest.mean(), high))
+        return Limits(aopc, low, high, "exact" if exact else "met")
 
 
 def _chains(read: Read, length: int) -> tuple[float, float]:
@@ -148,13 +135,3 @@ def _beam(read: Read, length: int, beam: int, sign: int) -> float:
         chosen = np.argsort(sign * sums, kind="stable")[:beam]
         sets, sums = grown[different][chosen], sums[chosen]
     return sums[0]
-
-
-def _by_size(read: Read, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the greatest p of all sets of each size 1..T, (T,) each; 0 and 1 where they are not all read."""
-    lowest, highest, one = np.zeros(length), np.ones(length), np.eye(length, dtype=bool)
-    for size, sets in ((1, one), (length - 1, ~one), (length, np.ones((1, length), bool))):
-        if size:
-            p = read(sets)
-            lowest[size - 1], highest[size - 1] = p.min(), p.max()
-    return lowest, highest

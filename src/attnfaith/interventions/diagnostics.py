@@ -47,10 +47,7 @@ class _OfImpermissible(Measure):
 
 
 def impermissible(subject: Subject, batch: Batch, name: str) -> torch.Tensor:
-    """Return (B,T) bool: the places of attention that hold an impermissible token; of sentences, those with such a word.
-
-    Raises SubjectError for a batch without marks.
-    """
+    """Return (B,T) bool: the places of attention that hold an impermissible token. Raises SubjectError without marks."""
     if batch.get(IMPERMISSIBLE) is None:
         raise SubjectError(
             f"'{name}' needs '{IMPERMISSIBLE}' in the batch: a tensor (instances, positions) of 1 on impermissible tokens"
@@ -62,10 +59,9 @@ def impermissible(subject: Subject, batch: Batch, name: str) -> torch.Tensor:
 class PermissibleOnly(_OfImpermissible, ExplanationTest):
     """The prediction without the impermissible tokens: whether the model needs them, whatever its attention shows.
 
-    They are taken away (of a model over sentences the sentences that hold one) and the rest is read anew; absent: what
-    becomes of them, see `subjects.text_parts`. Where predictions get worse the model needs them, and attention that hides
-    them deceives; some of the fall is due to the shortened text. Undefined (NaN): a text without impermissible tokens, and
-    one with no other. Nothing is random.
+    They are taken away (of a model over sentences the sentences that hold one) and the rest is read anew; absent: see
+    `subjects.text_parts`. Where predictions get worse the model needs them, and attention that hides them deceives; some of
+    the fall is due to the shortened text. Undefined (NaN): a text without impermissible tokens, and one with no other.
 
     Source: Pruthi et al. 2020, table 3 ("I used: no"), where models are trained without them.
     """
@@ -95,9 +91,8 @@ class ValueNormShare(_OfImpermissible):
 
     sum over impermissible i of ||v_i||_2, over the sum of all ||v_i||_2. v_i is what attention weighs: the state of a token,
     sentence or word; in a classifier of transformers the value of a head, before the projection, in the layers or the head
-    that are shown, markers included as in the authors' code. No weight enters: compare it with `group_mass`. An honest model
-    has no reason to make them differ much; that they do is a sign, no proof. Undefined (NaN): a text without impermissible
-    tokens, or with no other. Nothing is random.
+    that are shown, markers included as in the authors' code. No weight enters: compare it with `group_mass`. Undefined
+    (NaN): a text without impermissible tokens, or with no other.
 
     Source: the code of Pruthi et al. 2020 (quantify_norms; value_norm_fraction).
     """
@@ -128,8 +123,7 @@ class ValueNormShare(_OfImpermissible):
 class MarkerAttention(Measure):
     """Attention on markers: the share of what is shown that lies on no word of the text.
 
-    How much of the rows that a person is shown is left out when only the text's tokens are. Of rollout and flow markers take
-    part on the way; the share is that at the end. A text without tokens has 1. Nothing is random.
+    Of rollout markers take part on the way; the share is that at the end. A text without tokens has 1.
 
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.2, who find most of it on separators.
     """
@@ -157,8 +151,7 @@ class GroupMass(Measure):
 
     Of a stack of layers a mass is a share of the whole rows; divided by 1 - that of markers it is one of the text. A
     sentence is in a group where one of its words is impermissible, or all is punctuation. group_mass_head_max is the paper's
-    "max": one head may look at what the mean over heads hides. Undefined (NaN): a group that holds none, or all, of a text's
-    tokens. Nothing is random.
+    "max": one head may look at what the mean over heads hides. Undefined (NaN): a group of none, or all, of a text's tokens.
 
     Source: Pruthi et al. 2020, section 3 (attention mass); Mohankumar et al. 2020, section 5.4 (punctuation).
     """
@@ -228,13 +221,11 @@ class Conicity(Measure):
 
     The mean over tokens i of cos(h_i, (h_1 + .. + h_n) / n). It is 1 where all states point one way, so that other weights
     give nearly the same sum, and 0 where they sum to zero; n orthogonal states of one length have 1 / sqrt(n), so short
-    texts have more of it. A state of zeros counts as 0. Much of it shows that the weights matter little, not which are
-    right.
+    texts have more of it. A state of zeros counts as 0.
 
     `conicity_absolute` takes |cos|, as the code of Mohankumar et al. does; `conicity_signed` takes cos, as their formula is
     written and as the code of Tutek & Šnajder has it. States are those that attention is over; of a stack of layers those of
-    `layer`, "last" or a number from 0 on, before a norm behind the whole stack. Markers and padding are left out. Undefined
-    (NaN) below two tokens. Nothing is random.
+    `layer`, "last" or a number from 0 on, before a norm behind the whole stack. Undefined (NaN) below two tokens.
 
     Source: Mohankumar et al. 2020, section 3.1.
     """
@@ -272,9 +263,8 @@ class TokenLogits(Measure):
     """The logits of each token if it had all the attention: with these a page can try any other attention itself.
 
     The logits under any attention a over the text's tokens are sum_t a_t token_logits_t + bias. token_logits_t = W h_t,
-    states h held fixed: what a token adds to each logit at full weight. `adversary_exact` and `minimal_flip_set` compute
-    with them. What a second text that the decoder reads adds, such as a question, is in the bias. NaN of classes that an
-    answer mask bars. Nothing is random.
+    states h held fixed. What a second text that the decoder reads adds, such as a question, is in the bias. NaN of classes
+    that an answer mask bars.
     """
 
     name, needs = "token_logits", frozenset({"affine read-out"})

@@ -26,7 +26,7 @@ from attnfaith.interventions.targets import (
     read_out,
     softmax,
 )
-from attnfaith.measurement.options import DecoderLayer, Draws, Layers, Rows
+from attnfaith.measurement.options import Draws, Layers
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.pairs import by_words, of_sources
@@ -178,8 +178,8 @@ class MapErasure(_Erasure):
 
     Orders: as for `erasure`, by attention as it is shown, and by the derivative of the predicted class's log-odds by a
     number added to the token's columns (gradient), or by a factor of them (attention x gradient), summed over layers, heads
-    and rows. The order of T tokens takes T passes from the first changed layer on. layers and rows: as for
-    `map_permutation`. Undefined below two tokens.
+    and rows. The order of T tokens takes T passes from the first changed layer on. layers: as for `map_permutation`.
+    Undefined below two tokens.
 
     Source: Serrano & Smith 2019, sections 4 and 5, for the one attention of their models.
     """
@@ -199,7 +199,6 @@ class MapErasure(_Erasure):
 
     draws: Draws = 5
     layers: Layers = "shown"
-    rows: Rows = "all"
 
 
 # --------------------------------------------------------------------------------------- the fewest
@@ -273,9 +272,9 @@ def _smallest(text: Readout) -> np.ndarray:
 class KnockOut(Measure):
     """Knock-out: what a target word loses without the source word that attention points to, and without another one.
 
-    The best word has the largest weight in the rows that predict the target word, mean over heads and, where layer is None,
-    over layers. Its weight is set to 0 for one target word at a time, in all layers, and the rest divided by its sum. Beside
-    it stands another source word, drawn at random, since any word may be missed.
+    The best word has the largest weight in the rows that predict the target word, mean over heads and layers. Its weight is
+    set to 0 for one target word at a time, in all layers, and the rest divided by its sum. Beside it stands another source
+    word, drawn at random, since any word may be missed.
 
     Source: Serrano & Smith 2019, section 4, for single weights of a classifier.
     """
@@ -296,12 +295,11 @@ class KnockOut(Measure):
         )
     }
 
-    layer: DecoderLayer = None
-
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
         columns = {name: [] for name in self.columns}
         for target, removed in zip(Cross.each(subject, batch), removed_log_probs(subject, batch), strict=True):
-            best = self._best(subject, target)
+            (weights,) = by_words(target.pair, subject.attention(target.pair).mean(2))
+            best = weights[:, 0].mean(0).argmax(1)
             count, random = target.pair.words[0][0], generator(seed, target.names[0], "knock_out")
             other = (best + random.integers(1, count, len(best))) % count if count > 1 else np.full_like(best, -1)
             columns["knock_out_best"].append(best)
@@ -313,14 +311,6 @@ class KnockOut(Measure):
                 without = np.exp(removed.cpu().numpy()[words, np.arange(len(words))])
                 columns[f"knock_out_{ending}removed_probs"].append(np.where(words < 0, np.nan, without).astype(np.float32))
         return columns
-
-    def _best(self, subject, target: Cross) -> np.ndarray:
-        """The source word (G,) with the largest weight in the rows that predict each target word."""
-        if self.layer is not None and self.layer >= target.depth:
-            raise ValueError(f"layer={self.layer}: the decoder has {target.depth} layers, counted from 0")
-        (weights,) = by_words(target.pair, subject.attention(target.pair).mean(2))
-        predicting = weights[:, 0].mean(0) if self.layer is None else weights[self.layer, 0]
-        return predicting.argmax(1)
 
 
 def _knocked_out(target: Cross, words: np.ndarray) -> list[np.ndarray]:

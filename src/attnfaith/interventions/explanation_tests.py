@@ -27,6 +27,7 @@ from attnfaith.verdict import SHARES
 UNDEFINED = "the measure is undefined here, or the text is empty"
 CONSTANT = "the scores are constant or undefined, or the text is empty"
 PROB = {"dtype": "float64", "range": (0.0, 1.0)}
+CURVE = {"axes": ("M", "S"), "dtype": "float64", "undefined": UNDEFINED}
 SIGNED = {"axes": ("M",), "dtype": "float64", "range": (-1.0, 1.0), "undefined": UNDEFINED}
 THINNED = {"axes": ("M", "K"), "dtype": "float64", "undefined": CONSTANT}
 
@@ -108,11 +109,11 @@ class RationaleErasure(ExplanationTest):
     """Erasing the tokens that a measure ranks first: sufficiency, comprehensiveness, insertion and deletion curves.
 
     The rationale of a share s are the ceil(s T) tokens of highest score, at least one: of signed measures those with most
-    evidence for the class. Tokens are deleted, or `absent` takes them away (`subjects.text_parts`), and the rest is read
-    anew. With p the probability of the class that is predicted for the whole text, p(whole) - p(kept) is sufficiency (small
-    is good) and p(whole) - p(removed) comprehensiveness (large is good); in the order of the shares, between p(empty) and
-    p(whole), they are the insertion and the deletion curve. The model was not trained on shortened texts: see
-    `training.random_erasure`. Undefined (NaN): a text without tokens; a measure with a NaN score.
+    evidence for the class. `absent` takes tokens away (`subjects.text_parts`), and the rest is read anew. With p the
+    probability of the class predicted for the whole text, p(whole) - p(kept) is sufficiency (small is good) and p(whole) -
+    p(removed) comprehensiveness (large is good); in the order of the shares they are the insertion and the deletion curve.
+    The model was not trained on shortened texts: see `training.random_erasure`. Undefined (NaN): a text without tokens; a
+    measure with a NaN score.
 
     Source: DeYoung et al. 2020, section 4.2 (sufficiency, comprehensiveness); Petsiuk et al. 2018 (insertion, deletion).
     """
@@ -121,12 +122,8 @@ class RationaleErasure(ExplanationTest):
     columns = {
         "rationale_erasure_measures": Column(("M",), "string", doc="names of the measures whose tokens are erased"),
         "rationale_erasure_shares": Column(("S",), doc="shares of tokens in a rationale", **PROB),
-        "rationale_erasure_kept_probs": Column(
-            ("M", "S"), "float64", undefined=UNDEFINED, doc="probability of the predicted class from the rationale alone"
-        ),
-        "rationale_erasure_removed_probs": Column(
-            ("M", "S"), "float64", undefined=UNDEFINED, doc="the same from the text without the rationale"
-        ),
+        "rationale_erasure_kept_probs": Column(doc="probability of the predicted class from the rationale alone", **CURVE),
+        "rationale_erasure_removed_probs": Column(doc="the same from the text without the rationale", **CURVE),
         "rationale_erasure_whole_prob": Column(doc="the same from the whole text", **PROB),
         "rationale_erasure_empty_prob": Column(doc="the same without any token", **PROB),
     }
@@ -161,11 +158,11 @@ class Comprehensiveness(ExplanationTest):
     """Log-odds lost without the tokens that attention ranks first, beside one importance measure and random orders.
 
     The loss of an order is log-odds(whole) - log-odds(rest), averaged over `shares`: the rest is the text without the
-    ceil(s T) tokens, at least one, that come first. Log-odds are those of the class that is predicted for the whole text
-    against all others, from logits. The importance measure is the size of integrated gradients, or leave-one-out where these
-    are not measured. The random loss is the mean over `draws` random orders. Where the dataset marks the tokens that decide
-    (`rationale`), all of them are deleted too, and as many at random. The verdict reads it. Undefined (NaN): a text without
-    tokens; an order with a NaN score; the evidence of a text where none, or every token, is marked.
+    ceil(s T) tokens, at least one, that come first; log-odds are those of the class predicted for the whole text. The
+    importance measure is the size of integrated gradients, or leave-one-out where these are not measured. The random loss is
+    the mean over `draws` random orders. Where the data mark the tokens that decide (`rationale`), all of them are deleted
+    too, and as many at random. The verdict reads it. Undefined (NaN): a text without tokens; an order with a NaN score; the
+    evidence of a text where no token, or every one, is marked.
 
     Source: DeYoung et al. 2020, section 4.2 (comprehensiveness), with log-odds in place of probabilities, which saturate.
     """
@@ -227,14 +224,11 @@ class Selection(ExplanationTest):
     """The prediction from selected tokens alone, and from all others: the model's own selection, and every measure's of that
     size.
 
-    A measure's selection of a share s are the s T tokens of highest score, rounded (halves to even numbers) and at least
-    one, as many as a model of that budget may select (`rationale_samplers.budget_tokens`). A model that selects
-    ("selection") reads these tokens and no others; each measure is then also cut to the size of its own selection. Other
-    models read a text without the other tokens, which `absent` takes away.
-
-    Keeping only the selected words gives the same prediction of a model that selects by construction, so look at the
-    prediction from the complement: it shows whether what was left out would have done as well. A text in which nothing is
-    selected is read without any token, and counted. Undefined (NaN): a measure with a NaN score.
+    A measure's selection of a share s are the s T tokens of highest score, as many as a model of that budget may select
+    (`rationale_samplers.budget_tokens`). A model that selects ("selection") reads these tokens and no others; each measure
+    is then also cut to the size of its own selection. Other models read a text without the other tokens, which `absent`
+    takes away. A model that selects predicts the same from its selection by construction, so look at the prediction from the
+    complement: it shows whether what was left out would have done as well. Undefined (NaN): a measure with a NaN score.
 
     Source: Lei et al. 2016 and Bastings et al. 2019 (selections); DeYoung et al. 2020, section 4.2 (cut to one size).
 
@@ -244,9 +238,7 @@ class Selection(ExplanationTest):
     name, cost, needs = "selection", "draws", frozenset({"classes", "token deletion"})
     columns = {
         "selection_measures": Column(("K",), "string", doc="whose selection each of K is: names of measures"),
-        "selection_shares": Column(
-            ("K",), doc="the share of tokens in each; 0: as many as the model selects itself", **PROB
-        ),
+        "selection_shares": Column(("K",), doc="share of tokens in each; 0: as many as the model selects itself", **PROB),
         "selection_chosen": Column(("K", "T"), "bool", doc="which tokens each holds, none where the measure is undefined"),
         "selection_kept_probs": Column(("K", "C"), doc="class probabilities from selected tokens alone", **SELECTED),
         "selection_removed_probs": Column(("K", "C"), doc="class probabilities from all other tokens", **SELECTED),
@@ -302,9 +294,8 @@ class SignViolations(ExplanationTest):
 
     The prediction without the token that each measure gives the score of largest size, and that score's sign. A sign is
     violated where a token has a score for the class, and the class is more probable without it, or the other way round.
-    Measures without a sign, such as attention, give every token a score for the class. A signed one is there twice, with its
-    sign and by its size: the difference is what its sign is worth. Of equal sizes one is drawn, the same for all measures.
-    Undefined: a text without tokens; a measure with a NaN score.
+    Measures without a sign, such as attention, give every token a score for the class. Of equal sizes one is drawn, the same
+    for all measures. Undefined: a text without tokens; a measure with a NaN score.
 
     Source: Liu et al. 2022 (the faithfulness violation test).
     """
@@ -344,11 +335,10 @@ class SoftErasure(ScoreTest):
     """Soft erasure: parts of every token's embedding are erased at random, by the scores of a measure (Zhao & Aletras 2023).
 
     Scores are brought to 0..1 by their least and largest in the text, q = (x - min) / (max - min). Of token t each element
-    of the embedding stays with probability q_t (kept) or 1 - q_t (removed) and is 0 otherwise, independently; markers and a
-    second text stay, and so does the length. Of a signed measure the token with most evidence against the class has q = 0.
-    All measures share the random numbers of a draw. `metrics.attention_faithfulness.erasure_curves` normalises the numbers,
-    with the text of zero embeddings as the empty one. Undefined (NaN): constant scores, as of one token; a NaN score; a text
-    without tokens.
+    of the embedding stays with probability q_t (kept) or 1 - q_t (removed) and is 0 otherwise; markers, a second text and
+    the length stay. All measures share the random numbers of a draw. `metrics.attention_faithfulness.erasure_curves`
+    normalises the numbers, with the text of zero embeddings as the empty one. Undefined (NaN): constant scores, as of one
+    token; a NaN score; a text without tokens.
 
     Source: Zhao & Aletras 2023, section 3; of its ways to bring scores to 0..1, the one in the paper.
     """
@@ -413,12 +403,11 @@ TIE = 1e-5  # of the largest part: logits that are closer are equal, for float32
 class FrozenFlipSet(ExplanationTest):
     """The fewest tokens whose parts decide, exactly, in the network that DecompX reads; and the model's own prediction then.
 
-    In that frozen network, where attention, divisors and slopes stay as they are (the measure `decompx`), a difference of
-    two logits is a sum of parts, one for each token, and of a part of markers and biases, which stays. So the smallest set
-    is a sort for each rival class, as in `minimal_flip_set`; of rivals that need equally many the lower class is taken, and
-    the lower class wins a tie. Logits that differ by less than 10^-5 of the largest part are a tie. The model itself does
-    not stay frozen: it reads the text without these tokens, and without as many at random, `draws` times. absent: what
-    becomes of the tokens, see `subjects.text_parts`. inputs: see `decompx`.
+    In that network, where attention, divisors and slopes stay as they are (the measure `decompx`), a difference of two
+    logits is a sum of parts, one for each token, and of a part of markers and biases, which stays. So the smallest set is a
+    sort for each rival class, as in `minimal_flip_set`. Logits that differ by less than 10^-5 of the largest part are a tie,
+    which the lower class wins. The model itself does not stay frozen: it reads the text without these tokens, and without as
+    many at random, `draws` times. absent: see `subjects.text_parts`. inputs: see `decompx`.
 
     Source: the decomposition, Modarressi et al. 2023; the question, Serrano & Smith 2019, section 5.
     """
@@ -433,9 +422,7 @@ class FrozenFlipSet(ExplanationTest):
         "frozen_flip_class": Column(undefined=NO_SIZE, doc="the class that the frozen network then decides for"),
         "frozen_flip_probs": Column(("C",), "float64", undefined=NO_SIZE, doc="the model's prediction without these tokens"),
         "frozen_flip_random": Column(
-            range=(0.0, 1.0),
-            undefined=NO_SIZE,
-            doc="share of random sets of as many tokens that change the model's decision",
+            range=(0.0, 1.0), undefined=NO_SIZE, doc="share of random sets of as many tokens that change the decision"
         ),
     }
 

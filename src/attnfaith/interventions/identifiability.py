@@ -13,7 +13,6 @@ import torch
 
 from attnfaith.interventions.polytope import Alternatives, Part, Polytope, alternatives, equations, of_parts
 from attnfaith.interventions.targets import AFFINE, MASKED, under
-from attnfaith.measurement.options import Count, Natural
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects import Batch, Edit, require
@@ -22,6 +21,8 @@ from attnfaith.subjects.pairs import of_sources, of_targets
 
 
 FEW = "below two tokens"
+TOP = 3  # tokens whose least mass is asked about
+NODES = 100  # of branch and bound, for a proof that the furthest is the furthest
 UNIT, ROWS = (0.0, 1.0), ("L", "A", "R", "G", "T")
 NUMBER = {"dtype": "float64", "undefined": FEW}
 
@@ -52,9 +53,8 @@ class Identifiability(Measure):
     that is shown is the mean of some of them, and its limits are the means of theirs. Markers keep their weights. The
     measured change is that of the logits when these rows are replaced by the furthest.
 
-    of: what has to stay: "context", or "logits", C numbers where they are affine in attention. top: how many of the tokens
-    with the largest weights identifiability_top_... is about. nodes: how far a proof that the furthest is the furthest is
-    looked for, see `polytope.alternatives`; not of more than one row.
+    of: what has to stay: "context", or "logits", C numbers where they are affine in attention. identifiability_top_... is
+    about the tokens with the three largest weights.
 
     Limits come from rank or linear programmes, each with a proof to 1e-7; values are known to the model's rounding. Nothing
     is random.
@@ -83,8 +83,6 @@ class Identifiability(Measure):
     most_tokens = 4000  # each two of them have a number
 
     of: Literal["context", "logits"] = "context"
-    top: Count = 3
-    nodes: Natural = 100
 
     def check(self, subject, dataset) -> None:
         """Raise SubjectError where logits have to stay and are not affine in attention."""
@@ -103,7 +101,7 @@ class Identifiability(Measure):
                 rows.append((*[weights.astype(np.float32)] * 3, np.nan, np.nan, "undefined", *[np.nan] * 4))
                 continue
             shown, other, change = values
-            largest = min(float(np.sort(shown / shown.sum())[::-1][: self.top].sum()), 1.0)
+            largest = min(float(np.sort(shown / shown.sum())[::-1][:TOP].sum()), 1.0)
             limits = [limit.astype(np.float32) for limit in (other.low, other.high, other.attention)]
             numbers = other.tvd, other.bound, other.certainty, other.support, largest, other.top_mass, change
             rows.append((*limits, *numbers))
@@ -119,7 +117,7 @@ class Identifiability(Measure):
                 results.append(None)
                 continue
             groups = query.sentences[row].cpu().numpy()[: len(weights)] if subject.level == "word" else None
-            options = {"groups": groups, "top": self.top, "nodes": self.nodes, "rounding": rounding}
+            options = {"groups": groups, "top": TOP, "nodes": NODES, "rounding": rounding}
             other = alternatives(values[row, mask[row]].cpu().numpy(), weights, **options)
             both = torch.from_numpy(np.stack([weights / weights.sum(), other.attention]))
             logits = under(subject, batch, [row])(both[None])[0].double()
@@ -158,7 +156,7 @@ class Identifiability(Measure):
             for part, (*_, free, mass) in zip(parts, rows, strict=True)
         ]
         held = np.full(inside.sum(), 0.0 if parts else 1 / inside.sum())  # without any as the subject has it: all alike
-        other = of_parts(parts, held, top=self.top)
+        other = of_parts(parts, held, top=TOP)
         for (number, head, row, free, mass), part, reached in zip(rows, parts, other.of_parts, strict=True):
             held[part.places] += part.share * part.polytope.own
             weights[number][head, row, free] = mass * reached

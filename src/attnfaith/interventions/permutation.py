@@ -16,7 +16,7 @@ from attnfaith.interventions.targets import (
     read_out,
     softmax,
 )
-from attnfaith.measurement.options import CrossLayers, Draws, Layers, Rows
+from attnfaith.measurement.options import Draws, Layers
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.attention import ALL
@@ -104,8 +104,7 @@ class MapPermutation(_Permutation):
     follows a changed layer is computed anew. A row that may not look at all tokens, as in a decoder, deals out in this order
     the weights of those that it sees.
 
-    layers: "shown", those that the reduction takes; "last"; "all"; or numbers from 0 on. rows: "all", or "matter", the rows
-    of the last layer that the logits depend on.
+    layers: "shown", those that the reduction takes; "last"; "all"; or numbers from 0 on.
 
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2, for the one attention of their models.
     """
@@ -115,14 +114,13 @@ class MapPermutation(_Permutation):
 
     draws: Draws = 20
     layers: Layers = "shown"
-    rows: Rows = "all"
 
 
 @register
 class CrossPermutation(_Permutation):
     """Permutation of cross-attention: does it matter which source word has which weight?
 
-    As `map_permutation`, of the source words' tokens. layers: "all", or numbers from 0 on.
+    As `map_permutation`, of the source words' tokens, in all layers.
 
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2, for one attention over a text.
     """
@@ -135,7 +133,6 @@ class CrossPermutation(_Permutation):
     }
 
     draws: Draws = 10
-    layers: CrossLayers = "all"
 
 
 # --------------------------------------------------------------------------------------- uniform
@@ -163,8 +160,8 @@ class UniformAlone(Uniform):
 class MapUniform(TargetMeasure):
     """Uniform attention maps: does it matter how a stack of layers weights what it attends to?
 
-    Each row divides its weight on tokens equally among those that it may look at; markers keep theirs. layers and rows: as
-    for `map_permutation`. Nothing is random.
+    Each row divides its weight on tokens equally among those that it may look at; markers keep theirs. layers: as for
+    `map_permutation`.
 
     Source: Wiegreffe & Pinter 2019, section 4.1, who train with such weights; here the trained model is read with them.
     """
@@ -175,7 +172,6 @@ class MapUniform(TargetMeasure):
     }
 
     layers: Layers = "shown"
-    rows: Rows = "all"
 
     def __call__(self, subject, batch) -> dict[str, list]:
         target = Maps(subject, batch, **self.where)

@@ -2,10 +2,7 @@
 
 Whatever reads attention a through the sum V'a alone cannot tell a from any x in P. P is one point where the rows of [V, 1]
 are independent, which they cannot be above d + 1 tokens; a segment where one direction is left; else its limits are linear
-programmes, each with a bound that proves it.
-
-A pooled model has one such sum; the attention shown of a Transformer is the mean of heads and rows, each with its own. They
-are independent of one another, so the limits of a mean are the means of limits, and are exact as these are.
+programmes, each with a bound that proves it. The limits of a mean of independent attentions are the means of their limits.
 
 Source: Brunner et al. 2020, section 3, for the question (attention is not unique where there are more tokens than numbers).
 
@@ -46,18 +43,14 @@ SETTINGS = {
 }
 LOOSER = {"primal_feasibility_tolerance": 1e-7, "dual_feasibility_tolerance": 1e-7}  # what HiGHS takes by itself
 OTHERWISE = ({}, {"simplex_strategy": DUAL_SIMPLEX}, {"presolve": "on"}, LOOSER, {"solver": "ipm", **LOOSER})
-"""How a programme that the solver gave up is tried anew from the beginning, one way after the other: the bound holds however
-a vertex was found.
-"""
+"""How a programme that the solver gave up is tried anew: the bound holds however a vertex was found."""
 
 
 class Programmes:
-    """min c.x over {x >= 0, rows x = rows a}, a set of attentions x (T,) around a given one, a: programmes of which each
-    starts where the last one ended, and has a proof.
+    """min c.x over {x >= 0, rows x = rows a}, around an attention a (T,): each programme starts where the last one ended.
 
-    attention a (T,): non-negative, summing to 1. rows (r,T): orthonormal, and 1 is a combination of them, so that x sums to
-    1. Where there are more equations than free directions, x = a + N z, N (T,T-r) an orthonormal basis of these, is the
-    smaller programme.
+    rows (r,T): orthonormal, and 1 is a combination of them, so that x sums to 1. Where there are more equations than free
+    directions, x = a + N z, N (T,T-r) an orthonormal basis of these, is the smaller programme.
     """
 
     def __init__(self, attention: np.ndarray, rows: np.ndarray):
@@ -71,12 +64,11 @@ class Programmes:
             matrix, of_rows = rows, (rows @ attention,) * 2
             of_columns = np.zeros(length), np.full(length, highspy.kHighsInf)
         lines, columns = matrix.shape
-        self.places, starts = np.arange(columns, dtype=np.int32), np.arange(columns + 1, dtype=np.int32) * lines
-        programme = highspy.HighsLp()
+        self.places, programme = np.arange(columns, dtype=np.int32), highspy.HighsLp()
         programme.num_row_, programme.num_col_, programme.col_cost_ = lines, columns, np.zeros(columns)
         (programme.row_lower_, programme.row_upper_), (programme.col_lower_, programme.col_upper_) = of_rows, of_columns
         entries = programme.a_matrix_
-        entries.format_, entries.start_ = highspy.MatrixFormat.kColwise, starts
+        entries.format_, entries.start_ = highspy.MatrixFormat.kColwise, np.arange(columns + 1, dtype=np.int32) * lines
         entries.index_, entries.value_ = np.tile(np.arange(lines), columns), matrix.T.ravel()
         self.solver = highspy.Highs()
         self.solver.silent()
@@ -109,7 +101,7 @@ class Programmes:
         return np.maximum(values, 0), float((costs - rest) @ self.attention + rest.min())
 
     def _try_otherwise(self) -> None:
-        """Solve the same programme from the beginning, not from where the last one ended, in another way each time."""
+        """Solve the same programme from the beginning, in another way each time."""
         for settings in OTHERWISE:
             self.solver.clearSolver()
             self._set(settings)
@@ -229,12 +221,12 @@ class Polytope:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """What attention a (T,) could be.
+    """What an attention a (T,) could be.
 
-    low, high (T,): least and greatest weight of each token. attention (T,): the furthest one that was reached, at a total
-    variation distance `tvd` from a, 0..1; none is further than `bound`. support: the fewest tokens with weight of all the
-    attentions seen. top_mass: the least that the tokens asked about can have together. gap: the largest difference between
-    a limit and the bound that proves it. of_parts: the weights (n,) of each part in that attention.
+    low, high (T,): least and greatest weight of each token. attention (T,): the furthest that was reached, at a total
+    variation distance `tvd` from a; none is further than `bound`. support: the fewest tokens with weight of the attentions
+    seen. top_mass: the least that the top tokens can have together. gap: the largest difference between a limit and the
+    bound that proves it. of_parts: the weights (n,) of each part in that attention.
     """
 
     low: np.ndarray
@@ -264,11 +256,10 @@ def alternatives(
 ) -> Alternatives:
     """Return the limits of every weight that a sum of values leaves open, and the attention furthest from the given one.
 
-    values V (T,d), attention a (T,), T >= 1: non-negative, summing to 1 within 1e-4 (it is divided by its sum). groups (T,)
-    int: tokens that are summed together, where there are several sums; the weight of each group stays too. top: of how many
-    tokens, those with the largest weights, top_mass is the least. nodes: how many nodes a branch-and-bound search may visit
-    for a proof that the furthest is the furthest, 0 for none; beyond 500 tokens x equations none is tried. rounding: the
-    relative precision of the values, 1.2e-7 of a float32 model's: directions that they span by no more count as none.
+    values V (T,d), attention a (T,), T >= 1: non-negative, summing to 1 within 1e-4. groups (T,) int: tokens that are summed
+    together, where there are several sums. top: of how many tokens, the heaviest, top_mass is the least. nodes: how many
+    nodes branch and bound may visit to prove the furthest, 0 for none; beyond 500 tokens x equations none is tried.
+    rounding: the relative precision of the values; directions that they span by no more count as none.
 
     Raises ValueError for other shapes or sums and values that are not finite.
 
@@ -298,10 +289,9 @@ class Part(NamedTuple):
 def of_parts(parts: Sequence[Part], held: np.ndarray, *, top: int = 1, nodes: int = 0) -> Alternatives:
     """Return the same of an attention that is held (T,), which stays, plus the sum of parts by their shares.
 
-    The furthest has the largest sum |x - a| / 2, a convex function of x: largest at a vertex, and there are many. From the
-    attentions met that are furthest, each part goes to the largest sum of sign(x - a) x, again and again: each step goes
-    further. No attention is further than the sum of what tokens can gain, or of what they can lose; of one part, branch and
-    bound over which tokens gain gives a lower bound than that.
+    The furthest has the largest |x - a| / 2, convex in x: it is at a vertex. From the furthest met, each part goes to the
+    largest sum of sign(x - a) x, again and again. No attention is further than the sum of what tokens can gain, or lose; of
+    one part, branch and bound over which tokens gain gives a lower bound.
     """
     mean = _Mean(parts, held)
     own = mean.own

@@ -89,7 +89,7 @@ class Target:
 
     @classmethod
     def each(cls, subject, batch, **where) -> Iterator["Target"]:
-        """Yield the targets of a batch. where: which layers and rows change."""
+        """Yield the targets of a batch. where: which layers change."""
         yield cls(subject, batch, **where)
 
     @cached_property
@@ -135,13 +135,13 @@ class TargetMeasure(Measure):
 
     @property
     def where(self) -> dict[str, object]:
-        """The options for which layers and rows change."""
-        return {name: getattr(self, name) for name in ("layers", "rows") if name in self.options()}
+        """The option for which layers change."""
+        return {"layers": self.layers} if self.target is Maps else {}
 
     def check(self, subject, dataset) -> None:
         """Raise ValueError for a layer that the model does not have."""
         if self.target is Maps:
-            chosen_layers(subject, self.where["layers"])
+            chosen_layers(subject, self.layers)
 
 
 # --------------------------------------------------------------------------------------- pooled attention
@@ -310,25 +310,24 @@ def chosen_layers(subject: Subject, layers: str | Sequence[int]) -> list[int]:
         return sorted(subject.reduction.chosen(count))
     if isinstance(layers, str):
         return [count - 1] if layers == "last" else list(range(count))
-    return _existing(layers, count, "model")
-
-
-def _existing(layers: Sequence[int], count: int, owner: str) -> list[int]:
     missing = [layer for layer in layers if layer >= count]
     if missing:
-        raise ValueError(f"layers={list(layers)}: there is no layer {missing[0]}; the {owner} has {count}, counted from 0")
+        raise ValueError(f"layers={list(layers)}: there is no layer {missing[0]}; the model has {count}, counted from 0")
     return sorted(layers)
 
 
 class Maps(Target):
-    """The maps of some layers, of all heads; what follows them is computed anew. Outcomes: probabilities (N,C)."""
+    """The maps of some layers, of all heads; what follows them is computed anew. Outcomes: probabilities (N,C).
 
-    def __init__(self, subject: Subject, batch: Batch, layers: str | Sequence[int] = "shown", rows: str = "all"):
+    matter: whether only those rows change that the logits depend on in the last layer.
+    """
+
+    def __init__(self, subject: Subject, batch: Batch, layers: str | Sequence[int] = "shown", matter: bool = False):
         chosen = chosen_layers(subject, layers)
         self.subject, self.batch, self.first = subject, batch, chosen[0]
         self.numbers = [subject.sites.layers[layer] for layer in chosen]
         self.inside, self.names = subject.attendable(batch), batch["instance_id"]
-        self.changed = subject.matter(batch) if rows == "matter" else None
+        self.changed = subject.matter(batch) if matter else None
 
     @cached_property
     def prefix(self) -> Prefix | None:
@@ -367,7 +366,7 @@ class Maps(Target):
 
 
 class Cross(Target):
-    """The cross-attention of one pair, in some layers of the decoder; what comes behind is computed anew.
+    """The cross-attention of one pair, in all layers of the decoder; what comes behind is computed anew.
 
     Outcomes: the probability of each target word (N,G), and the total variation distance of the next token's distribution
     from the model's own, mean over the word's tokens (N,G).
@@ -375,16 +374,15 @@ class Cross(Target):
 
     queries = "N"
 
-    def __init__(self, subject, pair: PairBatch, layers: str | Sequence[int] = "all"):
+    def __init__(self, subject, pair: PairBatch):
         self.subject, self.pair, self.names = subject, pair, pair["instance_id"]
         self.depth = subject.attention(pair).shape[1]
-        self.numbers = list(range(self.depth)) if layers == "all" else _existing(layers, self.depth, "decoder")
-        self.inside = pair["source_words"] >= 0
+        self.numbers, self.inside = list(range(self.depth)), pair["source_words"] >= 0
 
     @classmethod
-    def each(cls, subject, batch, **where):
+    def each(cls, subject, batch):
         for row in range(len(batch)):
-            yield cls(subject, batch.alone(row), **where)
+            yield cls(subject, batch.alone(row))
 
     @torch.no_grad()
     def outcomes(self, owner, edit):

@@ -53,13 +53,6 @@ Layers = Annotated[
     Field(min_length=1, description="'shown', 'last', 'all' or a list of numbers of layers, from 0 on"),
 ]
 StateLayer = Annotated[Literal["last"] | Layer, Field(description="'last' or the number of a layer, from 0 on")]
-DecoderLayer = Annotated[
-    Layer | None, Field(description="the number of a layer of the decoder, from 0 on, or None for the mean of all")
-]
-CrossLayers = Annotated[
-    Literal["all"] | list[Layer], Field(min_length=1, description="'all' or a list of numbers of layers, from 0 on")
-]
-Rows = Literal["all", "matter"]
 Inputs = Literal["layer", "table"]
 Absent = Literal["deleted", "retokenised", "zero", "mask_token", "hidden"]
 """How tokens are taken away: from the ids, from the text, or by a zero embedding, the mask token, or masked attention."""

@@ -335,18 +335,15 @@ ALIKE = 1e-9  # limits that are as close are of orders that make no difference
 def aopc_limits(cell: Cell) -> dict[str, np.ndarray]:
     """Where measures lie between the worst and the best order of tokens taken away.
 
-    naopc_<measure>: (AOPC - low) / (high - low), 0 for the worst order that is known and 1 for the best; naopc_low_ and
-    naopc_high_: what is certain where the limits are not exact, (AOPC - low) / (bound - low) and (AOPC - bound) / (high -
-    bound). NaN of a text whose orders are all alike. aopc_<measure>: AOPC itself. aopc_limit_low, _high, _exact: the
-    limits, and whether they are exact. Source: Edin et al. (2025).
+    naopc_<measure>: (AOPC - low) / (high - low), 0 for the worst order that was met and 1 for the best; NaN of a text whose
+    orders are all alike. aopc_<measure>: AOPC itself. aopc_limit_low, _high, _exact: the limits, and whether they are exact.
+    Source: Edin et al. (2025).
     """
     names, aopc = cell.table.column("aopc_limits_measures")[0].as_py(), cell.stacked("aopc_limits_aopc")
-    ends = ("low", "high", "low_bound", "high_bound")
-    low, high, low_bound, high_bound = (cell.column(f"aopc_limits_{end}") for end in ends)
-    exact, numbers = np.array(cell.table.column("aopc_limits_certainty").to_pylist()) == "exact", {}
-    for kind, least, most in (("naopc", low, high), ("naopc_low", low, high_bound), ("naopc_high", low_bound, high)):
-        width = np.where(high - low > ALIKE, most - least, np.nan)
-        numbers |= {f"{kind}_{name}": (aopc[:, place] - least) / width for place, name in enumerate(names)}
+    low, high = (cell.column(f"aopc_limits_{end}") for end in ("low", "high"))
+    exact = np.array(cell.table.column("aopc_limits_certainty").to_pylist()) == "exact"
+    width = np.where(high - low > ALIKE, high - low, np.nan)
+    numbers = {f"naopc_{name}": (aopc[:, place] - low) / width for place, name in enumerate(names)}
     numbers |= {f"aopc_{name}": aopc[:, place] for place, name in enumerate(names)}
     limits = {"low": low, "high": high, "exact": np.where(np.isnan(low), np.nan, exact)}
     return numbers | {f"aopc_limit_{end}": values for end, values in limits.items()}
@@ -359,10 +356,8 @@ AOPC_LIMITS = Section(
     needs=("aopc_limits_aopc",),
     uses=("aopc_limits_*",),
     per_text=aopc_limits,
-    compared=("naopc_[!lh]*",),
+    compared=("naopc_*",),
     quantities={
-        "naopc_low_*": Quantity("certainly from, {}"),
-        "naopc_high_*": Quantity("certainly to, {}"),
         "naopc_*": Quantity("normalised AOPC, {}"),
         "aopc_limit_low": Quantity("AOPC of the worst order met"),
         "aopc_limit_high": Quantity("AOPC of the best order met"),
@@ -372,6 +367,5 @@ AOPC_LIMITS = Section(
     caption="AOPC between its limits",
     note="AOPC: mean fall of the probability of the predicted class while the tokens go one after another, in a measure’s "
     "order. Normalised: 0 for the worst order of the text’s tokens that was met, 1 for the best. Where limits are not "
-    "exact, another order may be worse or better: certainly from … to are the means of what the proved bounds leave. "
-    "Undefined: texts without limits, such as those of one token.",
+    "exact, another order may be worse or better. Undefined: texts without limits, such as those of one token.",
 )
