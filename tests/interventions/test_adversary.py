@@ -118,7 +118,7 @@ def test_on_a_fine_grid_nothing_is_above_the_bound_and_little_above_the_best(cla
         for _ in range(5):
             own = generator.dirichlet(np.ones(tokens))
             text = multiclass(generator.normal(size=(tokens, classes)), generator.normal(size=classes), own)
-            ((attention, probs, jsd, bound, _),) = bounded(text, (epsilon,))
+            attention, probs, jsd, bound, _ = bounded(text, epsilon)
             check_bounded(text, epsilon, attention, probs)
             allowed = grid[np.abs(softmax(text.logits(grid)) - text.probs).sum(1) / 2 <= epsilon]
             best = divergence(allowed, own).max() if len(allowed) else 0.0

@@ -1,6 +1,7 @@
 """Limits of AOPC, against every order there is."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,7 +23,8 @@ def drawn(length, seed):
 
 
 def limits_of(p, orders, exact_tokens, beam):
-    return AOPCLimits(exact_tokens=exact_tokens, beam=beam).limits(np.asarray(orders), p)
+    limits = AOPCLimits(exact_tokens=exact_tokens, beam=beam).limits(np.asarray(orders), p)
+    return SimpleNamespace(**dict(zip(("aopc", "low", "high", "certainty"), limits, strict=True)))
 
 
 @pytest.mark.parametrize("length", [1, 3, 5])

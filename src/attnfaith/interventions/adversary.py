@@ -163,12 +163,8 @@ class AdversaryExact(Measure):
         "adversary_exact_probs": Column(("K", "C"), distribution=True, doc="the prediction under that attention"),
         "adversary_exact_jsd": Column(doc="its Jensen-Shannon divergence from the model's", **DIVERGENCE),
         "adversary_exact_bound": Column(doc="no attention within epsilon diverges by more", **DIVERGENCE),
-        "adversary_exact_one_token": Column(
-            ("K",), "int32", doc="tokens that keep the prediction within epsilon when they have all the weight"
-        ),
-        "adversary_exact_certainty": Column(
-            dtype="category", doc="exact; bounded: below a certified bound; undefined: fewer than two tokens"
-        ),
+        "adversary_exact_one_token": Column(("K",), "int32", doc="tokens that keep the prediction with all the weight"),
+        "adversary_exact_certainty": Column(dtype="category", doc="exact; bounded; undefined: fewer than two tokens"),
     }
 
     epsilons: Epsilons = (0.01, 0.05)
@@ -180,55 +176,42 @@ class AdversaryExact(Measure):
             if len(text.attention) > 1:
                 allowed = {name: getattr(text, name)[..., possible] for name in ("values", "bias", "probs", "answers")}
                 certainty, furthest = ("exact", exact) if possible.sum() < 3 else ("bounded", bounded)
-                rows = furthest(replace(text, **allowed), self.epsilons)
-            count = len(rows)
-            probs = np.zeros((count, len(text.probs)), np.float32)
-            probs[:, possible] = np.reshape([furthest.probs for furthest in rows], (count, possible.sum()))
-            attention = np.array([furthest.attention for furthest in rows], np.float32).reshape(count, len(text.attention))
-            numbers = np.array([(furthest.jsd, furthest.bound) for furthest in rows], np.float64).reshape(count, 2)
-            one_token = np.array([furthest.one_token for furthest in rows], np.int32)
-            epsilons = np.array(self.epsilons[:count], np.float64)
-            values.append((epsilons, attention, probs, *numbers.T, one_token, certainty))
+                rows = [furthest(replace(text, **allowed), epsilon) for epsilon in self.epsilons]
+            attentions, predictions, *numbers, one_token = zip(*rows, strict=True) if rows else [()] * 5
+            probs, count = np.zeros((len(rows), len(text.probs)), np.float32), len(rows)
+            probs[:, possible] = np.reshape(predictions, (count, possible.sum()))
+            attention = np.array(attentions, np.float32).reshape(count, len(text.attention))
+            epsilons, jsd, bound = np.array([self.epsilons[:count], *numbers], np.float64)
+            values.append((epsilons, attention, probs, jsd, bound, np.array(one_token, np.int32), certainty))
         return self.in_columns(subject, values)
 
 
-class Furthest(NamedTuple):
-    """An attention (T,), the prediction (C,) under it, its divergence in nats, a bound of that, and how many tokens keep the
-    prediction within epsilon when they have all the weight.
-    """
-
-    attention: np.ndarray
-    probs: np.ndarray
-    jsd: float
-    bound: float
-    one_token: int
+Furthest = tuple[np.ndarray, np.ndarray, float, float, int]
+"""An attention (T,), the prediction (C,) under it, its divergence in nats, a bound of that, and how many tokens keep the
+prediction within epsilon when they have all the weight.
+"""
 
 
-def exact(text: Readout, epsilons) -> list[Furthest]:
+def exact(text: Readout, epsilon: float) -> Furthest:
     """Return the maximum for one class or two."""
     if len(text.probs) == 1:  # certain whatever the attention: any one is within epsilon
         free = _Vertices(text.attention, np.zeros(len(text.attention)), 0.0).between(-math.inf, math.inf)
-        return [Furthest(free.attention, np.ones(1), free.jsd, free.jsd, free.one_token)] * len(epsilons)
+        return free.attention, np.ones(1), free.jsd, free.jsd, free.one_token
     vertices = _Vertices(text.attention, text.values[:, 1] - text.values[:, 0], text.bias[1] - text.bias[0])
-    rows = []
-    for jsd, attention, log_odds, one_token in map(vertices.furthest, epsilons):
-        rows.append(Furthest(attention, softmax(np.array([0.0, log_odds])), jsd, jsd, one_token))
-    return rows
+    jsd, attention, log_odds, one_token = vertices.furthest(epsilon)
+    return attention, softmax(np.array([0.0, log_odds])), jsd, jsd, one_token
 
 
-def bounded(text: Readout, epsilons) -> list[Furthest]:
+def bounded(text: Readout, epsilon: float) -> Furthest:
     """Return the best found, and a certified bound, for more classes."""
     scores = text.values + text.bias
     single = xlogy(1 + text.attention, 1 + text.attention) - xlogy(text.attention, text.attention)
-    rows = []
-    for epsilon in epsilons:
-        ranges, climb = implied_ranges(scores, text.probs, epsilon), Climb(text, epsilon)
-        outer, least = cheapest(single, ranges)
-        bounds = [math.log(2) - least / 2]
-        for line, low, high in zip(*ranges, strict=True):
-            bounds.append(_Vertices(text.attention, line, 0.0).between(low, high).jsd)
-        attention = climb.best(ranges, outer)
-        jsd = min(max(float(climb.divergence(attention[None])[0]), 0.0), *bounds)
-        one_token = int((climb.distance(scores) <= epsilon).sum())
-        rows.append(Furthest(attention, softmax(attention @ scores), jsd, min(bounds), one_token))
-    return rows
+    ranges, climb = implied_ranges(scores, text.probs, epsilon), Climb(text, epsilon)
+    outer, least = cheapest(single, ranges)
+    bounds = [math.log(2) - least / 2]
+    for line, low, high in zip(*ranges, strict=True):
+        bounds.append(_Vertices(text.attention, line, 0.0).between(low, high).jsd)
+    attention = climb.best(ranges, outer)
+    jsd = min(max(float(climb.divergence(attention[None])[0]), 0.0), *bounds)
+    one_token = int((climb.distance(scores) <= epsilon).sum())
+    return attention, softmax(attention @ scores), jsd, min(bounds), one_token

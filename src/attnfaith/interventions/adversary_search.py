@@ -62,9 +62,7 @@ class AdversarySearch(Measure):
 
     name, cost, needs = "adversary_search", "draws", frozenset({"classes", "intervention"})
     columns = {
-        "adversary_search_attention": Column(
-            ("K", "T"), distribution=True, undefined=FEW, doc="the last step of each restart, feasible or not"
-        ),
+        "adversary_search_attention": Column(("K", "T"), distribution=True, undefined=FEW, doc="last step of each restart"),
         "adversary_search_probs": Column(("K", "C"), distribution=True, doc="the prediction under each of these attentions"),
     }
 
@@ -194,18 +192,15 @@ class MapAdversary(TargetMeasure):
 
     in each restart, TVD the total variation distance of predictions. Every step that keeps the prediction within epsilon
     counts, and so do mixtures of the last one with the model's own maps, in eighths. The furthest of all these is read once
-    more by itself, and that reading is reported, never beyond epsilon: a lower bound. Undefined (NaN) below two tokens.
-
-    Only rows change that the logits depend on. layers: as for `map_permutation`. Each text has its own noise.
+    more by itself, and that reading is reported, never beyond epsilon: a lower bound. Only rows change that the logits
+    depend on. layers: as for `map_permutation`. Undefined (NaN) below two tokens.
 
     Source: Jain & Wallace 2019, section 4.2.2, for the one attention of their models; here maps are free, not their sum.
     """
 
     name, cost, needs, target = "map_adversary", "draws", frozenset({"attention maps", "classes"}), Maps
     columns = {
-        "map_adversary_attention": Column(
-            ("T",), distribution=True, doc="the attention shown of the maps that were found; the model's own without any"
-        ),
+        "map_adversary_attention": Column(("T",), distribution=True, doc="attention shown of the maps found"),
         "map_adversary_probs": Column(("C",), distribution=True, doc="the prediction under these maps"),
         "map_adversary_jsd": Column((), "float64", range=(0.0, math.log(2)), unit="nats", undefined=FEW, doc=DIVERGENCE),
         "map_adversary_change": Column((), "float64", range=(0.0, 1.0), undefined=FEW, doc=CHANGE),

@@ -7,7 +7,7 @@ Shapes: T tokens, V sets of removed tokens, M orders.
 """
 
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -24,16 +24,8 @@ ExactTokens = Annotated[int, Field(strict=True, ge=0, le=MOST_EXACT, description
 Read = Callable[[np.ndarray], np.ndarray]
 """From sets (V,T) bool of removed tokens to the probability (V,) of a class without them."""
 FEW = "the text has no token"
+UNRANKED = f"a score is undefined, or {FEW}"
 AOPC = {"dtype": "float64", "range": (-1.0, 1.0)}
-
-
-class Limits(NamedTuple):
-    """AOPC (M,) of the orders, the least and the greatest of any order that was met, and whether no order goes beyond."""
-
-    aopc: np.ndarray
-    low: float
-    high: float
-    certainty: str
 
 
 @register
@@ -55,17 +47,10 @@ class AOPCLimits(ExplanationTest):
     name, cost, needs = "aopc_limits", "draws", frozenset({"classes", "token deletion"})
     columns = {
         "aopc_limits_measures": Column(("M",), "string", doc="names of the measures whose orders are judged"),
-        "aopc_limits_aopc": Column(
-            ("M",),
-            undefined=f"a score is undefined, or {FEW}",
-            doc="mean fall of the predicted class's probability, over 1..T tokens taken away in the measure's order",
-            **AOPC,
-        ),
+        "aopc_limits_aopc": Column(("M",), undefined=UNRANKED, doc="mean fall of the probability in an order", **AOPC),
         "aopc_limits_low": Column(undefined=FEW, doc="least AOPC of any order that was met", **AOPC),
         "aopc_limits_high": Column(undefined=FEW, doc="greatest AOPC of any order that was met", **AOPC),
-        "aopc_limits_certainty": Column(
-            dtype="category", doc="exact; met: others may go further; undefined: no token"
-        ),
+        "aopc_limits_certainty": Column(dtype="category", doc="exact; met: others may go further; undefined: no token"),
     }
     most_tokens = 4000  # each two of them have a number
 
@@ -84,13 +69,13 @@ class AOPCLimits(ExplanationTest):
                 def read(sets, text=text, predicted=predicted):
                     return read_parts(subject, text, [~sets], self.absent)[0][:, predicted]
 
-                limits = self.limits(rank(values, random[row]), read)
-                numbers = np.where(np.isnan(values).any(1), np.nan, limits.aopc), *limits[1:]
+                aopc, *limits = self.limits(rank(values, random[row]), read)
+                numbers = np.where(np.isnan(values).any(1), np.nan, aopc), *limits
             rows.append((names, *numbers))
         return self.in_columns(subject, rows)
 
-    def limits(self, orders: np.ndarray, read: Read) -> Limits:
-        """Return the limits of a text, and the AOPC of orders (M,T), T at least 1."""
+    def limits(self, orders: np.ndarray, read: Read) -> tuple[np.ndarray, float, float, str]:
+        """Return AOPC (M,) of orders (M,T), T at least 1, the least and the greatest that was met, and the certainty."""
         length = orders.shape[1]
         p_whole = read(np.zeros((1, length), bool))[0]
         along = read((np.argsort(orders, 1)[:, None] <= np.arange(length)[:, None]).reshape(-1, length))
@@ -100,7 +85,7 @@ class AOPCLimits(ExplanationTest):
         if exact or length <= BEAM_TOKENS:
             least, most = _chains(read, length) if exact else (_beam(read, length, self.beam, sign) for sign in (1, -1))
             low, high = min(p_whole - most / length, low), max(p_whole - least / length, high)
-        return Limits(aopc, low, high, "exact" if exact else "met")
+        return aopc, low, high, "exact" if exact else "met"
 
 
 def _chains(read: Read, length: int) -> tuple[float, float]:

@@ -22,6 +22,7 @@ from attnfaith.subjects.text_parts import marked_places
 
 IMPERMISSIBLE = "impermissible"
 MAPS = "attention maps"
+OF_MAPS = frozenset({MAPS})
 EPSILON = 1e-6  # of the lengths in a cosine, as in the authors' code
 FEW = "below two tokens"
 NONE_OR_ALL = "no token of the text is impermissible, or all are"
@@ -68,9 +69,7 @@ class PermissibleOnly(_OfImpermissible, ExplanationTest):
 
     name, cost, needs = "permissible_only", "reading", frozenset({"classes", "token deletion"})
     columns = {
-        "permissible_only_probs": Column(
-            ("C",), "float64", undefined=NONE_OR_ALL, doc="class probabilities when the impermissible tokens are taken away"
-        )
+        "permissible_only_probs": Column(("C",), "float64", undefined=NONE_OR_ALL, doc="class probabilities without them")
     }
 
     absent: Absent = "deleted"
@@ -99,12 +98,8 @@ class ValueNormShare(_OfImpermissible):
 
     name, needs = "value_norm_share", frozenset({"weighed vectors"})
     columns = {
-        "value_norm_share": Column(
-            doc="lengths of impermissible tokens' vectors over those of all; mean over heads", **SHARE
-        ),
-        "value_norm_share_head_max": Column(
-            doc="the same in the head where it is largest", needs=frozenset({MAPS}), **SHARE
-        ),
+        "value_norm_share": Column(doc="lengths of impermissible tokens' vectors over all; mean over heads", **SHARE),
+        "value_norm_share_head_max": Column(doc="the same in the head where it is largest", needs=OF_MAPS, **SHARE),
     }
 
     @torch.no_grad()
@@ -128,11 +123,9 @@ class MarkerAttention(Measure):
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.2, who find most of it on separators.
     """
 
-    name, needs = "marker_attention", frozenset({MAPS})
+    name, needs = "marker_attention", OF_MAPS
     columns = {
-        "marker_attention": Column(
-            dtype="float64", range=(0.0, 1.0), doc="share of the reduced attention on markers and attention sinks"
-        )
+        "marker_attention": Column(dtype="float64", range=(0.0, 1.0), doc="share on markers and attention sinks")
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
@@ -161,9 +154,7 @@ class GroupMass(Measure):
         "group_mass_names": Column(("G",), "string", doc="names of the groups"),
         "group_mass": Column(doc="sum of the weights on the group's tokens; of a stack of layers of the whole rows", **MASS),
         "group_mass_tokens": Column(("G",), "int64", doc="how many tokens of the text are in the group"),
-        "group_mass_head_max": Column(
-            doc="the same in the head where it is largest, mean over the rows that matter", needs=frozenset({MAPS}), **MASS
-        ),
+        "group_mass_head_max": Column(doc="the same in the head where it is largest", needs=OF_MAPS, **MASS),
     }
 
     @torch.no_grad()
@@ -232,9 +223,7 @@ class Conicity(Measure):
 
     name, needs = "conicity", frozenset({"token states"})
     columns = {
-        "conicity_absolute": Column(
-            (), "float64", range=(0.0, 1.0), undefined=FEW, doc="mean |cos| of a state and the mean"
-        ),
+        "conicity_absolute": Column((), "float64", range=(0.0, 1.0), undefined=FEW, doc="mean |cos| of a state and mean"),
         "conicity_signed": Column((), "float64", range=(-1.0, 1.0), undefined=FEW, doc="the same of cos, with its sign"),
     }
 
@@ -269,9 +258,7 @@ class TokenLogits(Measure):
 
     name, needs = "token_logits", frozenset({"affine read-out"})
     columns = {
-        "token_logits": Column(
-            ("T", "C"), doc="W h of each token: attention sums these, and with the bias they are the logits", **LOGITS
-        ),
+        "token_logits": Column(("T", "C"), doc="W h of each token; attention sums these, and the bias is added", **LOGITS),
         "token_logits_bias": Column(("C",), doc="the logits that are left without any attention", **LOGITS),
     }
 

@@ -192,9 +192,7 @@ class MapErasure(_Erasure):
             erased="prediction with all weight on one token 0 in the chosen layers",
             removed="tokens whose weight is set to 0",
         ),
-        "map_erasure_attention_gradient": Column(
-            ("T",), "float64", signed=True, doc="as the gradient, but by a factor of all weights on a token, at 1"
-        ),
+        "map_erasure_attention_gradient": Column(("T",), "float64", signed=True, doc="the same by a factor of them, at 1"),
     }
 
     draws: Draws = 5
@@ -228,9 +226,7 @@ class MinimalFlipSet(Measure):
     name, needs = "minimal_flip_set", frozenset({AFFINE, "classes", "intervention"})
     columns = {
         "minimal_flip_set": Column(("T",), doc="1 on the tokens whose removal changes the decision; all 0 where none does"),
-        "minimal_flip_size": Column(
-            undefined="where no removal changes the decision, and below two tokens", doc="tokens in that set, at least 1"
-        ),
+        "minimal_flip_size": Column(undefined="where no removal changes the decision", doc="tokens in that set, at least 1"),
         "minimal_flip_mass": Column(range=(0.0, 1.0), undefined="where the size is", doc="attention on that set"),
         "minimal_flip_empty": Column(dtype="bool", doc="only the removal of all weight changes the decision"),
         "minimal_flip_certainty": Column(dtype="category", doc="exact; undefined: fewer than two tokens"),

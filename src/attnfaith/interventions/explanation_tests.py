@@ -17,6 +17,7 @@ import torch
 from attnfaith.interventions.targets import softmax
 from attnfaith.measurement.options import Absent, Draws, Inputs, Shares
 from attnfaith.measurement.registry import Measure, register
+from attnfaith.models.rationale_samplers import budget_tokens
 from attnfaith.record import ABSOLUTE, Column
 from attnfaith.subjects import Batch, Subject, require, text_parts, whole_logits
 from attnfaith.subjects.protocol import log_odds
@@ -214,11 +215,6 @@ OWN_SIZE = 0.0
 """A share that stands for as many tokens as the model itself selects."""
 
 
-def budget(share: float, length: int) -> int:
-    """Return how many of so many tokens a model of this budget may select."""
-    return max(1, round(share * length))
-
-
 @register
 class Selection(ExplanationTest):
     """The prediction from selected tokens alone, and from all others: the model's own selection, and every measure's of that
@@ -259,7 +255,7 @@ class Selection(ExplanationTest):
         chosen, missing, parts = [], [], []
         for row, (values, numbers) in enumerate(zip(texts, random, strict=True)):
             own = subject.selected(batch)[row][inside[row]].cpu().numpy() if selects else None
-            counts = [int(own.sum()) if size == OWN_SIZE else budget(size, values.shape[1]) for size in sizes]
+            counts = [int(own.sum()) if size == OWN_SIZE else int(budget_tokens(inside[row], size)) for size in sizes]
             selections = first_ranked(values, counts, numbers)
             if selects and "attention" in measures:
                 selections[measures.index("attention"), 0] = own
@@ -306,9 +302,7 @@ class SignViolations(ExplanationTest):
         "sign_violations_signs": Column(
             doc="sign of the score of largest size: 1 for the class, -1 against it, 0 where all scores are 0", **SIGNED
         ),
-        "sign_violations_effects": Column(
-            doc="probability of the class predicted for the whole text, minus that without this token", **SIGNED
-        ),
+        "sign_violations_effects": Column(doc="fall of the predicted class's probability without this token", **SIGNED),
     }
 
     absent: Absent = "deleted"
@@ -346,9 +340,7 @@ class SoftErasure(ScoreTest):
     name, cost, needs = "soft_erasure", "draws", frozenset({"classes", "embeddings"})
     columns = {
         "soft_erasure_measures": Column(("M",), "string", doc="names of the measures by which embeddings are erased"),
-        "soft_erasure_kept_probs": Column(
-            doc="probability of the predicted class where an element of an embedding stays with the token's score", **THINNED
-        ),
+        "soft_erasure_kept_probs": Column(doc="probability of the class where an element stays with the score", **THINNED),
         "soft_erasure_removed_probs": Column(doc="the same where an element stays with 1 - the token's score", **THINNED),
         "soft_erasure_whole_prob": Column(doc="the same for the whole text", **PROB),
         "soft_erasure_empty_prob": Column(doc="the same when each token's embedding is 0", **PROB),
@@ -416,14 +408,10 @@ class FrozenFlipSet(ExplanationTest):
     needs = frozenset({"backward rules", "classes", "embeddings", "token deletion"})
     columns = {
         "frozen_flip_set": Column(("T",), doc="1 on the fewest tokens without whose parts the network decides otherwise"),
-        "frozen_flip_size": Column(
-            undefined="where nothing changes the frozen decision, or the text is empty", doc="tokens in that set, at least 1"
-        ),
+        "frozen_flip_size": Column(undefined="where nothing changes the decision", doc="tokens in that set, at least 1"),
         "frozen_flip_class": Column(undefined=NO_SIZE, doc="the class that the frozen network then decides for"),
         "frozen_flip_probs": Column(("C",), "float64", undefined=NO_SIZE, doc="the model's prediction without these tokens"),
-        "frozen_flip_random": Column(
-            range=(0.0, 1.0), undefined=NO_SIZE, doc="share of random sets of as many tokens that change the decision"
-        ),
+        "frozen_flip_random": Column(range=(0.0, 1.0), undefined=NO_SIZE, doc="share of random sets that change it"),
     }
 
     absent: Absent = "deleted"

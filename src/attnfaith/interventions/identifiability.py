@@ -45,19 +45,17 @@ class Identifiability(Measure):
     """Which other attentions a model could not tell from its own: exact limits of every weight, and the furthest of them.
 
     Attention a acts through a sum of values alone, V'a. Every x >= 0 of the same sum, and sum 1, gives the same prediction;
-    so a token's weight is known only up to its interval. Up to one token more than a value has numbers, a is the only one if
-    values are independent; with more tokens it never is.
+    so a token's weight is known only up to its interval. With more tokens than a value has numbers and one, a is never the
+    only one.
 
-    A pooled model has one sum, the context, of H numbers; over the words of a hierarchical model each sentence has its own,
-    and the sum of its weights stays too. A model with attention maps has one for every layer, head and row: the attention
-    that is shown is the mean of some of them, and its limits are the means of theirs. Markers keep their weights. The
-    measured change is that of the logits when these rows are replaced by the furthest.
+    A pooled model has one sum, the context; over the words of a hierarchical model each sentence has its own, and the sum of
+    its weights stays too. A model with attention maps has one for every layer, head and row: the attention that is shown is
+    the mean of some of them, and its limits are the means of theirs. Markers keep their weights. The measured change is that
+    of the logits when these rows are replaced by the furthest. Limits come from rank or linear programmes, each with a proof
+    to 1e-7; values are known to the model's rounding.
 
-    of: what has to stay: "context", or "logits", C numbers where they are affine in attention. identifiability_top_... is
-    about the tokens with the three largest weights.
-
-    Limits come from rank or linear programmes, each with a proof to 1e-7; values are known to the model's rounding. Nothing
-    is random.
+    of: what has to stay: "context", or "logits" where they are affine in attention. identifiability_top_... is about the
+    tokens with the three largest weights.
 
     Source: Brunner et al. 2020, On Identifiability in Transformers, section 3, who show that attention is not unique; the
     intervals are this package's.
@@ -70,15 +68,11 @@ class Identifiability(Measure):
         "identifiability_attention": Column(("T",), distribution=True, doc="the furthest such attention that was reached"),
         "identifiability_tvd": Column(range=UNIT, doc="its distance from the model's own", **NUMBER),
         "identifiability_bound": Column(range=UNIT, doc="no such attention is further", **NUMBER),
-        "identifiability_certainty": Column(
-            dtype="category", doc="exact: it is the furthest, to 1e-6; bounded: below a proved bound; undefined: too short"
-        ),
+        "identifiability_certainty": Column(dtype="category", doc="exact: the furthest, to 1e-6; bounded; undefined"),
         "identifiability_support": Column(undefined=FEW, doc="fewest tokens with weight in an attention that was met"),
         "identifiability_top_attention": Column(range=UNIT, undefined=FEW, doc="sum of the largest weights"),
         "identifiability_top_low": Column(range=UNIT, undefined=FEW, doc="the least that their tokens can have together"),
-        "identifiability_logit_change": Column(
-            range=(0.0, None), unit="logits", doc="largest change of a logit under that attention", **NUMBER
-        ),
+        "identifiability_logit_change": Column(range=(0.0, None), unit="logits", doc="change of a logit under it", **NUMBER),
     }
     most_tokens = 4000  # each two of them have a number
 
@@ -183,7 +177,6 @@ class CrossIdentifiability(Measure):
 
     As `identifiability`, of the weight of each source word in each row: the least and the greatest sum of its tokens'
     weights over all x >= 0 of the same sum of values, and sum 1. Tokens of words exchange weights, markers keep theirs.
-    Values are known to the model's rounding. Nothing is random. Pairs are read alone.
 
     Source: Brunner et al. 2020, On Identifiability in Transformers, section 3, who show that attention is not unique; the
     intervals are this package's.

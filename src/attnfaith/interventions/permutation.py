@@ -231,19 +231,12 @@ class RandomSupport(Measure):
 
     name, cost, needs = "random_support", "reading", frozenset({"classes", "intervention"})
     columns = {
-        "random_support_attention": Column(
-            ("K", "T"), distribution=True, undefined=NO_DRAWS, doc="the text's attention weights, shuffled over its tokens"
-        ),
+        "random_support_attention": Column(("K", "T"), distribution=True, undefined=NO_DRAWS, doc="the weights, shuffled"),
         "random_support_probs": Column(("K", "C"), distribution=True, doc="class probabilities under it, states fixed"),
         "random_support_gradient_norm_hidden": Column(
-            ("K", "T"),
-            range=(0.0, None),
-            doc="||df/dh||_2 under it of each state h, f the log-odds of the class then predicted",
-            needs=frozenset({"states"}),
+            ("K", "T"), range=(0.0, None), doc="||df/dh||_2 under it of each state h", needs=frozenset({"states"})
         ),
-        "random_support_leave_one_out_hidden": Column(
-            ("K", "T"), range=(0.0, 1.0), doc="total variation distance under it without a state, the rest renormalised"
-        ),
+        "random_support_leave_one_out_hidden": Column(("K", "T"), range=(0.0, 1.0), doc="change without a state"),
     }
 
     draws: Draws = 5
