@@ -260,7 +260,7 @@ class Pooled(Target):
         self.inside = torch.arange(max(1, int(lengths.max()))) < lengths.unsqueeze(1)
 
     def outcomes(self, owner, edit):
-        probs = [np.empty((0, self.subject.num_labels))]
+        probs = [np.empty((0, len(self.texts[0].probs)))]
         for row, text in enumerate(self.texts):
             copies, length = (owner == row).nonzero().squeeze(1), len(text.attention)
             for some in copies.split(max(1, WEIGHTS_AT_ONCE // max(1, length))) if len(copies) else ():
