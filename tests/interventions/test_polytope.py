@@ -148,18 +148,3 @@ def test_properties(instance):
         other = alternatives((values @ mixing)[order] - 5.0, attention[order], top=2)
         np.testing.assert_allclose(other.low, limits.low[order], atol=1e-7)
         np.testing.assert_allclose(other.high, limits.high[order], atol=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("values", "attention", "message"),
-    [
-        ([[1.0]], [0.5, 0.5], "give"),
-        (np.zeros((0, 2)), [], "at least 1"),
-        ([[1.0], [2.0]], [0.5, 0.6], "sum to 1"),
-        ([[1.0], [2.0]], [np.nan, 1.0], "non-negative"),
-        ([[1.0], [np.inf]], [0.5, 0.5], "NaN or infinite"),
-    ],
-)
-def test_what_is_no_attention_over_values(values, attention, message):
-    with pytest.raises(ValueError, match=message):
-        alternatives(values, attention)

@@ -151,9 +151,8 @@ class AdversaryExact(Measure):
 
     The furthest attention within each of `epsilons`, total variation distances between predictions, hidden states held
     fixed. `adversary_exact_certainty`: "exact" with two classes; "bounded" with more, where the best attention found and a
-    certified bound are given, by the most probable of more than 32 classes. Classes that an answer mask bars do not count;
-    where it leaves one class, any attention keeps the prediction. A text of fewer than two tokens has no adversary: no rows,
-    "undefined". Nothing is random. Where logits are not affine in attention, `adversary_search` searches.
+    certified bound are given. Classes that an answer mask bars do not count; where it leaves one class, any attention keeps
+    the prediction. No rows below two tokens. Where logits are not affine in attention, `adversary_search` searches.
     """
 
     name, needs = "adversary_exact", frozenset({AFFINE, "classes", "intervention"})

@@ -54,8 +54,7 @@ class AdversarySearch(Measure):
         sum_k [ penalty * max(0, TVD(p_k, p) - epsilon) - JSD(x_k, a) ] - mean_jk JSD(x_j, x_k)
 
     TVD, the total variation distance, is |change of p| with two classes; the authors' code takes twice it with more. A row
-    may move the prediction by more than epsilon: readers of the rows set the threshold. The noise of each text has its own
-    stream, so a result depends on no batch, except for float32 rounding (some 1e-6). No rows below two tokens.
+    may move the prediction by more than epsilon: readers of the rows set the threshold. No rows below two tokens.
 
     Source: Jain & Wallace 2019, algorithm 3 and their code.
     """
@@ -218,11 +217,7 @@ class MapAdversary(TargetMeasure):
         rows = []
         for row, name in enumerate(batch["instance_id"]):
             search = _MapSearch(self, Maps(subject, batch.alone(row), self.layers, matter=True))
-            if len(search.target.places[0]) < 2:
-                rows.append((search.own, search.probs, np.nan, np.nan, "undefined"))
-            else:
-                search.run(generator(seed, name, "map_adversary"))
-                rows.append((*search.result(), "lower bound"))
+            rows.append(search.run(generator(seed, name, self.name)))
         return self.in_columns(subject, rows)
 
 
@@ -238,13 +233,13 @@ class _MapSearch:
             read = self.subject.read(target.batch, keep=wanted.__contains__)
             self.maps = {attention_map.number: attention_map.weights for attention_map in read.maps}
             self.matter = self.subject.matter(target.batch)
-            self.shown = self._shown({})
-        self.prediction = read.logits.double().softmax(-1)
-        self.own, self.probs = self.shown[0].cpu().numpy(), self.prediction[0].cpu().numpy()
+            self.own, self.prediction = self._shown({}), read.logits.double().softmax(-1)
         self.distance, self.best = 0.0, None
 
-    def run(self, random: np.random.Generator) -> None:
-        """Search as `MapAdversary` describes."""
+    def run(self, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float, float, str]:
+        """Search as `MapAdversary` describes; return attention (T,), prediction (C,), JSD, TVD and the certainty."""
+        if self.own.shape[1] < 2:
+            return self.own[0].cpu().numpy(), self.prediction[0].cpu().numpy(), np.nan, np.nan, "undefined"
         start = {number: (self.maps[number] + MAP_GUARD).log() for number in self.target.numbers}
         free = {}
         for number, weights in start.items():
@@ -261,6 +256,7 @@ class _MapSearch:
         with torch.no_grad():
             for part in torch.arange(1, MIXTURES + 1) / MIXTURES:
                 self._try({number: self._mixed(start[number], values, part) for number, values in free.items()})
+            return *self._result(), "lower bound"
 
     def _mixed(self, own: torch.Tensor, free: torch.Tensor, part) -> torch.Tensor:
         """Log-weights of a mixture of rows, each over the tokens alone."""
@@ -272,8 +268,8 @@ class _MapSearch:
         """JSD of the attention shown and TVD of the prediction (K,) of free log-weights; keeps the best within epsilon."""
         probs, shown = self._read(free)
         changes = (probs - self.prediction).abs().sum(-1) / 2
-        middle = (shown + self.shown) / 2 + MAP_GUARD
-        parts = [(values * ((values + MAP_GUARD).log() - middle.log())).sum(-1) for values in (shown, self.shown)]
+        middle = (shown + self.own) / 2 + MAP_GUARD
+        parts = [(values * ((values + MAP_GUARD).log() - middle.log())).sum(-1) for values in (shown, self.own)]
         distances = (parts[0] + parts[1]) / 2
         allowed = torch.where(changes <= self.options.epsilon - MARGIN, distances, -1.0).detach()
         row = int(allowed.argmax())
@@ -298,13 +294,12 @@ class _MapSearch:
         on_text = self.subject.reduction(layers, self.matter.expand(count, -1)).double()[:, self.inside]
         return on_text / on_text.sum(1, keepdim=True).clamp(min=MAP_GUARD)
 
-    @torch.no_grad()
-    def result(self) -> tuple[np.ndarray, np.ndarray, float, float]:
-        """Return attention (T,), prediction (C,), JSD and TVD of the best, or the model's own where it goes too far."""
-        shown, probs = self.own, self.probs
-        if self.best is not None:
-            prediction, best = self._read(self.best, whole=True)
-            if float((prediction - self.prediction).abs().sum() / 2) <= self.options.epsilon:
-                shown, probs = best[0].cpu().numpy(), prediction[0].cpu().numpy()
-        distance = float(jensen_shannon_divergence([shown], [self.own])[0])
-        return shown, probs, min(distance, math.log(2)), float(np.abs(probs - self.probs).sum() / 2)
+    def _result(self) -> tuple[np.ndarray, np.ndarray, float, float]:
+        """Attention (T,), prediction (C,), JSD and TVD of the best, or the model's own where it goes too far."""
+        probs, shown = (self.prediction, self.own) if self.best is None else self._read(self.best, whole=True)
+        change = float((probs - self.prediction).abs().sum() / 2)
+        if change > self.options.epsilon:
+            probs, shown, change = self.prediction, self.own, 0.0
+        shown, own = shown[0].cpu().numpy(), self.own[0].cpu().numpy()
+        distance = float(jensen_shannon_divergence([shown], [own])[0])
+        return shown, probs[0].cpu().numpy(), min(distance, math.log(2)), change

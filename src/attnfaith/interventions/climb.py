@@ -3,10 +3,8 @@
 Shapes: T tokens, C classes, M attentions at once, R ranges.
 """
 
-import itertools
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
@@ -20,42 +18,29 @@ PAIRS = 128  # pairs of tokens tried
 STEPS = 40  # halvings of a segment, to 1e-12
 TINY = 1e-12
 GRID = 17  # weights tried on the segment between two tokens
-MOST_CLASSES = 32  # of which each two are asked about; of more classes the most probable
 NEIGHBOURS, ROUNDS = 3, 20  # heaviest tokens whose weight is moved to another, and how often. Without any of the ways
 # below the divergence found is .001 to .04 nats smaller on average, over random texts of 3 to 40 tokens
 
 
-class Ranges(NamedTuple):
-    """Constraints that a prediction within epsilon implies: low <= scores (R,T) . x <= high (R,)."""
-
-    scores: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+Ranges = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""scores (R,T), low and high (R,): constraints low <= scores . x <= high that a prediction within epsilon implies."""
 
 
 def implied_ranges(scores: np.ndarray, probs: np.ndarray, epsilon: float) -> Ranges:
-    """Return log-odds (T,C) of each two classes, and the intervals that a total variation distance of epsilon implies.
-
-    Of more than MOST_CLASSES classes the most probable ones.
-    """
-    first, second = np.array(list(itertools.combinations(_most_probable(probs), 2))).T
+    """Return the log-odds of each two classes, and the intervals that a total variation distance of epsilon implies."""
+    first, second = np.triu_indices(len(probs), 1)
     with np.errstate(divide="ignore"):
         rest = np.log(np.maximum(probs - epsilon, 0))
     raised = np.log(probs + epsilon)
-    return Ranges((scores[:, first] - scores[:, second]).T, rest[first] - raised[second], raised[first] - rest[second])
-
-
-def _most_probable(probs: np.ndarray) -> np.ndarray:
-    """The numbers of the MOST_CLASSES most probable classes, in increasing order."""
-    return np.sort(np.argsort(-probs, kind="stable")[:MOST_CLASSES])
+    return (scores[:, first] - scores[:, second]).T, rest[first] - raised[second], raised[first] - rest[second]
 
 
 class Climb:
     """The best attention found without a closed form: every point it holds keeps the prediction within epsilon.
 
-    From a point that does, a segment to one that does not is halved down to where it stops doing so; since the divergence
-    is convex, the end of a segment is its best point. Segments lead from the model's attention to every token and to
-    mixtures of two, from the mixture of two tokens that changes least to either of them, and from the best point on.
+    From a point that does, a segment to one that does not is halved down to where it stops doing so: the divergence is
+    convex, so the end is the best. Segments lead from the model's attention to every token and to mixtures of two, from the
+    mixture of two tokens that changes least to either of them, and from the best point on.
     """
 
     def __init__(self, text: Readout, epsilon: float):
@@ -64,12 +49,9 @@ class Climb:
         # (C,T), of the prediction by attention
         self.slopes = (self.probs * (self.scores - (self.scores @ self.probs)[:, None])).T
         self.lines = self._principal()
-        if len(self.slopes) > MOST_CLASSES:
-            self.slopes = self.slopes[_most_probable(self.probs)]
         # log-odds that all change by `width` or less move the prediction by no more than epsilon
-        ranges, width = implied_ranges(self.scores, self.probs, epsilon), 4 * math.atanh(epsilon)
-        middle = ranges.scores @ self.own
-        self.sure = ranges._replace(low=middle - width, high=middle + width)
+        lines, width = implied_ranges(self.scores, self.probs, epsilon)[0], 4 * math.atanh(epsilon)
+        self.sure = lines, lines @ self.own - width, lines @ self.own + width
 
     def distance(self, logits: np.ndarray) -> np.ndarray:
         """Return the total variation distance (M,) of the predictions of logits (M,C) to the model's."""
@@ -102,7 +84,7 @@ class Climb:
         held = self.distance(middle @ self.scores) <= self.epsilon
         reached += [self.push(middle[held], tokens[side[held]]) for side in (first, second)]
         near, far = self._least(xlogy(1 + self.own, 1 + self.own) - self.entropy)
-        if self.distance(near @ self.scores) > self.epsilon:  # by classes without a constraint
+        if self.distance(near @ self.scores) > self.epsilon:  # by the solver's rounding
             near = self.own[None]
         reached += [self.push(self.own, start), near, self.push(near, far), self.push(near, start)]
         chosen, divergence = self._furthest(np.concatenate(reached))
@@ -198,7 +180,8 @@ def cheapest(costs: np.ndarray, ranges: Ranges) -> tuple[np.ndarray, float]:
     """Return the attention of least costs.x in `ranges`, and a number that no such attention is below, whatever the solver
     rounds: for multipliers y >= 0 of the constraints A x <= b, costs.x >= (costs + y A).x - y.b >= min(costs + y A) - y.b.
     """
-    rows, limits = np.concatenate([ranges.scores, -ranges.scores]), np.concatenate([ranges.high, -ranges.low])
+    scores, low, high = ranges
+    rows, limits = np.concatenate([scores, -scores]), np.concatenate([high, -low])
     rows, limits = rows[np.isfinite(limits)], limits[np.isfinite(limits)]
     rows, limits = np.concatenate([rows, np.zeros((1, len(costs)))]), np.append(limits, 0.0)
     solved = linprog(costs, rows, limits, np.ones((1, len(costs))), 1.0)

@@ -124,9 +124,7 @@ class MarkerAttention(Measure):
     """
 
     name, needs = "marker_attention", OF_MAPS
-    columns = {
-        "marker_attention": Column(dtype="float64", range=(0.0, 1.0), doc="share on markers and attention sinks")
-    }
+    columns = {"marker_attention": Column(dtype="float64", range=(0.0, 1.0), doc="share on markers and attention sinks")}
 
     def __call__(self, subject, batch) -> dict[str, list]:
         return {"marker_attention": subject.reduced(batch)[1].clamp(0, 1).tolist()}
@@ -136,11 +134,8 @@ class MarkerAttention(Measure):
 class GroupMass(Measure):
     """How much of attention lies on groups of tokens: impermissible ones, punctuation, markers.
 
-    The groups, which may overlap:
-
-    * impermissible: what the data mark so (the paper's attention mass, a . m).
-    * punctuation: tokens of words that are punctuation alone; of the batches of a measurement, which hold the tokens' text.
-    * markers: of a stack of layers what is no token of the text, such as [CLS] and [SEP], and attention sinks.
+    The groups, which may overlap: impermissible, what the data mark so (the paper's attention mass, a . m); punctuation,
+    tokens of words that are punctuation alone; markers, of a stack of layers what is no token of the text, such as [CLS].
 
     Of a stack of layers a mass is a share of the whole rows; divided by 1 - that of markers it is one of the text. A
     sentence is in a group where one of its words is impermissible, or all is punctuation. group_mass_head_max is the paper's
@@ -175,16 +170,13 @@ class GroupMass(Measure):
         inside = torch.stack(list(groups.values()), 1) if groups else mask.new_zeros(len(mask), 0, mask.shape[1])
         counts = inside.sum(2)
         defined = (counts > 0) & ((inside & mask.unsqueeze(1)).sum(2) < mask.sum(1, keepdim=True))
-        masses = {"group_mass": torch.einsum("bt,bgt->bg", weights, inside.double())}
+        masses = [torch.einsum("bt,bgt->bg", weights, inside.double())]
         if maps:
             heads = _heads(subject, batch)
-            masses["group_mass_head_max"] = torch.einsum("bht,bgt->bhg", heads, inside.double()).amax(1)
-            masses["group_mass"][:, -1] = markers
-            masses["group_mass_head_max"][:, -1] = 1 - (heads * mask.unsqueeze(1)).sum(2).amin(1)
-        columns = {"group_mass_names": [[*groups]] * len(mask), "group_mass_tokens": list(counts.cpu().numpy())}
-        for name, mass in masses.items():
-            columns[name] = list(torch.where(defined, mass.clamp(0, 1), torch.nan).cpu().numpy())
-        return columns
+            masses.append(torch.einsum("bht,bgt->bhg", heads, inside.double()).amax(1))
+            masses[0][:, -1], masses[1][:, -1] = markers, 1 - (heads * mask.unsqueeze(1)).sum(2).amin(1)
+        mass, *head_max = (torch.where(defined, mass.clamp(0, 1), torch.nan).cpu().numpy() for mass in masses)
+        return self.in_columns(subject, zip([[*groups]] * len(mask), mass, counts.cpu().numpy(), *head_max, strict=True))
 
 
 def _punctuation(tokens, owners) -> list[bool]:

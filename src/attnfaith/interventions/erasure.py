@@ -173,13 +173,11 @@ class MapErasure(_Erasure):
 
     A token is erased where its column of a map is set to 0, in all heads and rows of the chosen layers, and the rest of a
     row, markers with it, is multiplied so that its sum stays; a row without rest puts out nothing. Other layers see the
-    token as before, and so does its residual path: the last layer loses no more than what attention brings from the token
-    there.
+    token as before, and so does its residual path.
 
     Orders: as for `erasure`, by attention as it is shown, and by the derivative of the predicted class's log-odds by a
     number added to the token's columns (gradient), or by a factor of them (attention x gradient), summed over layers, heads
-    and rows. The order of T tokens takes T passes from the first changed layer on. layers: as for `map_permutation`.
-    Undefined below two tokens.
+    and rows. layers: as for `map_permutation`. Undefined below two tokens.
 
     Source: Serrano & Smith 2019, sections 4 and 5, for the one attention of their models.
     """

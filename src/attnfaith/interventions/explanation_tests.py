@@ -217,8 +217,7 @@ OWN_SIZE = 0.0
 
 @register
 class Selection(ExplanationTest):
-    """The prediction from selected tokens alone, and from all others: the model's own selection, and every measure's of that
-    size.
+    """The prediction from selected tokens alone, and from all others: of the model's own selection, and of every measure's.
 
     A measure's selection of a share s are the s T tokens of highest score, as many as a model of that budget may select
     (`rationale_samplers.budget_tokens`). A model that selects ("selection") reads these tokens and no others; each measure
@@ -263,10 +262,7 @@ class Selection(ExplanationTest):
             missing.append(np.repeat(np.isnan(values).any(1), len(sizes)))
             chosen.append(flat & ~missing[-1][:, None])
             parts.append(np.concatenate([flat, ~flat, *([own[None], ~own[None]] if selects else [])]))
-        if selects:
-            probs = [self._read_selected(subject, batch, row, inside[row], part) for row, part in enumerate(parts)]
-        else:
-            probs = read_parts(subject, batch, parts, self.absent)
+        probs = self._read_selected(subject, batch, parts) if selects else read_parts(subject, batch, parts, self.absent)
         rows = []
         for row, text in enumerate(probs):
             parted = text[: 2 * len(names)].reshape(2, len(names), -1)
@@ -275,18 +271,20 @@ class Selection(ExplanationTest):
         return self.in_columns(subject, rows)
 
     @staticmethod
-    def _read_selected(subject, batch, row: int, inside: torch.Tensor, parts: np.ndarray) -> np.ndarray:
-        """Class probabilities (V,C) of parts (V,T) of the instance `row`, by a subject that reads a given selection."""
-        selected = torch.zeros(1, len(parts), len(inside), dtype=torch.bool, device=inside.device)
-        selected[:, :, inside] = torch.from_numpy(parts).to(inside.device)
-        text = batch.take(torch.tensor([row], device=inside.device))
-        return softmax(subject.read_selected(text, selected)[0].double().cpu().numpy())
+    def _read_selected(subject, batch, parts: list[np.ndarray]) -> list[np.ndarray]:
+        """Class probabilities (V,C) of parts (V,T) of each text, by a subject that reads a given selection."""
+        probs = []
+        for row, (inside, part) in enumerate(zip(subject.attendable(batch), parts, strict=True)):
+            selected = inside.new_zeros(1, len(part), len(inside))
+            selected[:, :, inside] = torch.from_numpy(part).to(inside.device)
+            text = batch.take(torch.tensor([row], device=inside.device))
+            probs.append(softmax(subject.read_selected(text, selected)[0].double().cpu().numpy()))
+        return probs
 
 
 @register
 class SignViolations(ExplanationTest):
-    """Signs of scores against effects: the sign of a measure's first token beside what taking it away does (Liu et al.
-    2022).
+    """Signs of scores against effects: the sign of a measure's first token beside what taking it away does.
 
     The prediction without the token that each measure gives the score of largest size, and that score's sign. A sign is
     violated where a token has a score for the class, and the class is more probable without it, or the other way round.

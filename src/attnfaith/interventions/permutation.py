@@ -84,8 +84,7 @@ class Permutation(_Permutation):
     """Permutation of attention (Jain & Wallace 2019, Algorithm 2): does it matter which token has which weight?
 
     Each of `draws` draws deals the weights of a text out in another order, all T! orders equally likely; the encoder's
-    states stay. Every draw is kept; below two tokens there is one order only: K = 0. With an affine decoder a draw costs T C
-    products, with another a pass of the decoder.
+    states stay. Every draw is kept; below two tokens there is one order only: K = 0.
 
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2.
     """
@@ -216,15 +215,10 @@ class RandomSupport(Measure):
     """Attention whose weights lie on random tokens: what a support of the same size explains that did not choose its places.
 
     A null for the agreement of sparse attention: how the importance of states agrees with attention that nobody learned.
-    Each draw deals the weights of a text out anew among its tokens, all orders equally likely, so that the size of the
-    support, the entropy and the ties stay. Under that attention a', states fixed, two measures of states are taken:
-
-    * ||df/dh_t||_2, a' held fixed, f the log-odds of the class predicted under a';
-    * the total variation distance of the prediction under a' to that without state t, the other weights renormalised; where
-      none remains the context is the zero vector.
-
-    Both are 0 for a state without weight, except at the word level of a hierarchical model, where the states of other
-    sentences see it. K = 0 below two tokens.
+    Each draw deals the weights of a text out anew among its tokens, so that the size of the support, the entropy and the
+    ties stay. Under that attention a', states fixed, two measures of states are taken: ||df/dh_t||_2, f the log-odds of the
+    class predicted under a'; and the total variation distance of the prediction to that without state t, the other weights
+    renormalised. K = 0 below two tokens.
 
     Source: the two measures, Meister et al. 2021, eq. 4 and 6; the null is not theirs.
     """

@@ -131,17 +131,6 @@ def equations(values: np.ndarray, rounding: float = DOUBLE) -> np.ndarray:
     return np.vstack([np.full(length, length**-0.5), left[:, counted].T])
 
 
-class Limits(NamedTuple):
-    """low, high (T,): the least and greatest weight of each token; gap: the largest difference between one of them and the
-    bound that proves it; highest (T,T): of each token an attention in which it has its greatest weight.
-    """
-
-    low: np.ndarray
-    high: np.ndarray
-    gap: float
-    highest: np.ndarray
-
-
 class Polytope:
     """The attentions around one, own (T,) float64 summing to 1, that leave sums as they are.
 
@@ -189,11 +178,13 @@ class Polytope:
         self.seen.append(vertex)
         return vertex, bound
 
-    def limits(self) -> Limits:
-        """Return the least and the greatest weight of each token."""
+    def limits(self) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
+        """Return the least and the greatest weight (T,) of each token, the largest difference between one of them and the
+        bound that proves it, and attentions (T,T) in which each token has its greatest weight.
+        """
         if self.closed_form:
             seen = np.array(self.seen)
-            return Limits(seen.min(0), seen.max(0), 0.0, seen[seen.argmax(0)])
+            return seen.min(0), seen.max(0), 0.0, seen[seen.argmax(0)]
         tokens, gap = np.arange(len(self.own)), 0.0
         highest, low = np.zeros((len(tokens), len(tokens))), self.own.copy()
         for sign in (-1.0, 1.0):
@@ -207,7 +198,7 @@ class Polytope:
                 else:
                     low[token] = vertex[token]
         low[np.min(self.seen, axis=0) <= ZERO] = 0.0
-        return Limits(np.minimum(low, self.own), np.maximum(np.diagonal(highest), self.own), gap, highest)
+        return np.minimum(low, self.own), np.maximum(np.diagonal(highest), self.own), gap, highest
 
     def polished(self, other: np.ndarray) -> np.ndarray:
         """Return the same attention with what rounding left of rows x - rows a taken out, in proportion to its weights."""
@@ -261,19 +252,11 @@ def alternatives(
     nodes branch and bound may visit to prove the furthest, 0 for none; beyond 500 tokens x equations none is tried.
     rounding: the relative precision of the values; directions that they span by no more count as none.
 
-    Raises ValueError for other shapes or sums and values that are not finite.
-
     >>> limits = alternatives([[0.0], [1.0], [2.0]], [0.25, 0.5, 0.25])
     >>> limits.low.round(9).tolist(), limits.high.round(9).tolist(), round(limits.tvd, 9)
     ([0.0, 0.0, 0.0], [0.5, 1.0, 0.5], 0.5)
     """
     values, own = np.asarray(values, np.float64), np.asarray(attention, np.float64)
-    if own.ndim != 1 or values.ndim != 2 or len(values) != len(own) or not len(own):
-        raise ValueError(f"values {values.shape} and attention {own.shape}: give (T,d) and (T,), T at least 1")
-    if not (own >= 0).all() or not abs(own.sum() - 1) <= 1e-4:
-        raise ValueError("attention must be non-negative and sum to 1")
-    if not np.isfinite(values).all():
-        raise ValueError("values hold NaN or infinite numbers")
     part = Polytope.of(values, own / own.sum(), groups=groups, rounding=rounding)
     return of_parts([Part(part, np.arange(len(own)), 1.0)], np.zeros(len(own)), top=top, nodes=nodes)
 
@@ -296,17 +279,17 @@ def of_parts(parts: Sequence[Part], held: np.ndarray, *, top: int = 1, nodes: in
     mean = _Mean(parts, held)
     own = mean.own
     limits = [part.polytope.limits() for part in parts]
-    low, high = mean.of([limit.low for limit in limits]), mean.of([limit.high for limit in limits])
+    low, high = mean.of([low for low, *_ in limits]), mean.of([high for _, high, *_ in limits])
     chosen = np.zeros(len(own))
     chosen[np.argsort(-own, kind="stable")[:top]] = 1
     least = min(float(chosen @ own), float(chosen @ mean.of(mean.minimise(chosen))))
     bound = float(min((high - own).sum(), (own - low).sum()))
-    best = mean.furthest(limits)
+    best = mean.furthest([highest for *_, highest in limits])
     if len(parts) == 1 and parts[0].polytope.closed_form:
         bound = mean.distance(best)  # of a segment both ends were met
     elif len(parts) == 1 and nodes and bound - mean.distance(best) > 10 * EXACT and parts[0].polytope.rows.size <= PROVABLE:
         (part,) = parts
-        gains, proved = _branch_and_bound(part.polytope, limits[0].low, limits[0].high, nodes)
+        gains, proved = _branch_and_bound(part.polytope, *limits[0][:2], nodes)
         bound = min(bound, part.share * proved)
         if gains is not None:
             signs = np.zeros(len(own))
@@ -314,7 +297,7 @@ def of_parts(parts: Sequence[Part], held: np.ndarray, *, top: int = 1, nodes: in
             best = max(best, mean.climb(signs), key=mean.distance)
     best = [part.polytope.polished(weights) for part, weights in zip(parts, best, strict=True)]
     distance = mean.distance(best)
-    gap = sum(part.share * limit.gap for part, limit in zip(parts, limits, strict=True))
+    gap = sum(part.share * gap for part, (*_, gap, _) in zip(parts, limits, strict=True))
     return Alternatives(low, high, mean.of(best), distance, max(bound, distance), mean.support, least, gap, tuple(best))
 
 
@@ -339,12 +322,12 @@ class _Mean:
         self.support = min(self.support, int((other > NOTHING).sum()))
         return float(np.abs(other - self.own).sum() / 2)
 
-    def furthest(self, limits: Sequence[Limits]) -> list[np.ndarray]:
+    def furthest(self, highest: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Go on from the attentions in which a token has its greatest weight, those that are furthest."""
         met = np.tile(self.held, (len(self.own), 1))
-        for part, limit in zip(self.parts, limits, strict=True):
+        for part, attentions in zip(self.parts, highest, strict=True):
             most = np.tile(part.polytope.own, (len(self.own), 1))
-            most[part.places] = limit.highest
+            most[part.places] = attentions
             met[:, part.places] += part.share * most
         self.support = min(int((met > NOTHING).sum(1).min()), int((self.own > NOTHING).sum()))
         starts = met[np.argsort(-np.abs(met - self.own).sum(1), kind="stable")[:STARTS]]
