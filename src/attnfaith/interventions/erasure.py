@@ -88,11 +88,7 @@ def read_erased(target: Target, orders: Sequence[np.ndarray]) -> list[np.ndarray
         along = [rank <= np.arange(length)[:, None] for rank in np.argsort(order, 1)]
         gone.append(np.zeros(((1 + len(along)) * length, target.inside.shape[1]), bool))
         gone[-1][:, places] = np.concatenate([np.eye(length, dtype=bool), *along])
-    counts, device = list(map(len, gone)), target.inside.device
-    owner = torch.from_numpy(np.repeat(np.arange(len(gone)), counts)).to(device)
-    gone = torch.from_numpy(np.concatenate(gone)).to(device)
-    (probs,) = target.outcomes(owner, target.edit(Erased, owner, gone=gone))
-    return np.split(probs, np.cumsum(counts)[:-1])
+    return target.read(Erased, gone=gone)[0]
 
 
 # --------------------------------------------------------------------------------------- one alone, and in an order
@@ -290,21 +286,17 @@ class KnockOut(Measure):
     }
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        columns = {name: [] for name in self.columns}
+        pairs = []
         for target, removed in zip(Cross.each(subject, batch), removed_log_probs(subject, batch), strict=True):
             (weights,) = by_words(target.pair, subject.attention(target.pair).mean(2))
             best = weights[:, 0].mean(0).argmax(1)
             count, random = target.pair.words[0][0], generator(seed, target.names[0], "knock_out")
             other = (best + random.integers(1, count, len(best))) % count if count > 1 else np.full_like(best, -1)
-            columns["knock_out_best"].append(best)
-            columns["knock_out_other"].append(other)
-            for words, ending in ((best, ""), (other, "other_")):
-                probs, distances = _knocked_out(target, words)
-                columns[f"knock_out_{ending}probs"].append(probs)
-                columns[f"knock_out_{ending}tvd"].append(distances)
-                without = np.exp(removed.cpu().numpy()[words, np.arange(len(words))])
-                columns[f"knock_out_{ending}removed_probs"].append(np.where(words < 0, np.nan, without).astype(np.float32))
-        return columns
+            probs = np.exp(removed.cpu().numpy())
+            without = [np.where(words < 0, np.nan, probs[words, np.arange(len(words))]) for words in (best, other)]
+            values = *_knocked_out(target, best), *_knocked_out(target, other), *without
+            pairs.append((best, other, *(value.astype(np.float32) for value in values)))
+        return self.in_columns(subject, pairs)
 
 
 def _knocked_out(target: Cross, words: np.ndarray) -> list[np.ndarray]:
@@ -317,4 +309,4 @@ def _knocked_out(target: Cross, words: np.ndarray) -> list[np.ndarray]:
     weights = target.subject.attention(target.pair)[0]
     left = torch.einsum("lans,gs->glan", weights, (~gone).to(weights))
     empty = (((left <= 0) & rows[:, None, None]).flatten(1).any(1) | (chosen < 0)).cpu().numpy()
-    return [np.where(empty, np.nan, values[own, own]).astype(np.float32) for values in outcomes]
+    return [np.where(empty, np.nan, values[own, own]) for values in outcomes]

@@ -51,14 +51,11 @@ class Permuted(TokenEdit):
 
 def read_permuted(target: Target, orders: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
     """Return the outcomes of a target, each as one array (K,...) an instance, under orders (K,T) of its places."""
-    counts = [len(order) for order in orders]
-    owner = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
-    sources = np.tile(np.arange(target.inside.shape[1]), (len(owner), 1))
-    ends = np.cumsum(counts)
-    for places, order, end in zip(target.places, orders, ends, strict=True):
-        sources[end - len(order) : end, places] = order
-    edit = target.edit(Permuted, owner, sources=torch.from_numpy(sources).to(target.inside.device))
-    return [np.split(values, ends[:-1]) for values in target.outcomes(owner, edit)]
+    sources = []
+    for places, order in zip(target.places, orders, strict=True):
+        sources.append(np.tile(np.arange(target.inside.shape[1]), (len(order), 1)))
+        sources[-1][:, places] = order
+    return target.read(Permuted, sources=sources)
 
 
 class _Permutation(TargetMeasure):

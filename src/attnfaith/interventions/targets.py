@@ -105,15 +105,14 @@ class Target:
         """Return what the model predicts of the copies `owner` (N,), those of an instance together: arrays with N first."""
         raise NotImplementedError
 
-    def shown(self) -> list[np.ndarray]:
-        """Return the attention (T,) of each instance, as people see it."""
-        raise NotImplementedError
-
-    def slopes(self) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Return the predicted class (B,), its log-odds (B,), and the derivatives (2,T) of these, for each instance, by a
-        number added to all weights on a token and by a factor of them; nothing is renormalised.
-        """
-        raise NotImplementedError
+    def read(self, kind: type[TokenEdit], **tensors: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+        """Return the outcomes of copies of each instance, by instance; tensors: what an edit needs, (N,S) an instance."""
+        device, (parts, *_) = self.inside.device, tensors.values()
+        counts = [len(part) for part in parts]
+        owner = torch.from_numpy(np.repeat(np.arange(len(counts)), counts)).to(device)
+        tensors = {name: torch.from_numpy(np.concatenate(parts)).to(device) for name, parts in tensors.items()}
+        outcomes = self.outcomes(owner, self.edit(kind, owner, **tensors))
+        return [np.split(values, np.cumsum(counts)[:-1]) for values in outcomes]
 
     def decisions(self, row: int, probs: np.ndarray) -> np.ndarray:
         """Return the most probable class (N,) of probabilities (N,C) of an instance; of equal ones the lower."""
@@ -268,10 +267,14 @@ class Pooled(Target):
                 probs.append(softmax(text.logits(edit.take(some, length).weights(0, weights)[:, 0, 0].numpy())))
         return (np.concatenate(probs),)
 
-    def shown(self):
+    def shown(self) -> list[np.ndarray]:
+        """Return the attention (T,) of each instance, as people see it."""
         return [text.attention for text in self.texts]
 
-    def slopes(self):
+    def slopes(self) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Return the predicted class (B,), its log-odds (B,), and the derivatives (2,T) of these, for each instance, by a
+        number added to all weights on a token and by a factor of them; nothing is renormalised.
+        """
         affine = AFFINE in self.subject.capabilities
         read = of_values(self.texts) if affine else under(self.subject, self.batch)
         weights = _padded([torch.from_numpy(text.attention) for text in self.texts], 0).requires_grad_()
