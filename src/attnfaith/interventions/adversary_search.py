@@ -150,8 +150,7 @@ def slope_of(read: Read, texts: list[Readout]) -> Slope:
 # --------------------------------------------------------------------------------------- maps of layers
 
 
-DIVERGENCE = "Jensen-Shannon divergence of that attention from the model's"
-CHANGE = "total variation distance of that prediction from the model's, at most epsilon"
+NUMBER = {"dtype": "float64", "undefined": FEW}
 MAP_GUARD = 1e-12
 PENALTY = 500.0
 MIXTURES = 8
@@ -201,8 +200,8 @@ class MapAdversary(TargetMeasure):
     columns = {
         "map_adversary_attention": Column(("T",), distribution=True, doc="attention shown of the maps found"),
         "map_adversary_probs": Column(("C",), distribution=True, doc="the prediction under these maps"),
-        "map_adversary_jsd": Column((), "float64", range=(0.0, math.log(2)), unit="nats", undefined=FEW, doc=DIVERGENCE),
-        "map_adversary_change": Column((), "float64", range=(0.0, 1.0), undefined=FEW, doc=CHANGE),
+        "map_adversary_jsd": Column(range=(0.0, math.log(2)), unit="nats", doc="divergence of that attention", **NUMBER),
+        "map_adversary_change": Column(range=(0.0, 1.0), doc="total variation distance of that prediction", **NUMBER),
         "map_adversary_certainty": Column(dtype="category", doc="lower bound; undefined: fewer than two tokens"),
     }
 

@@ -18,8 +18,7 @@ PAIRS = 128  # pairs of tokens tried
 STEPS = 40  # halvings of a segment, to 1e-12
 TINY = 1e-12
 GRID = 17  # weights tried on the segment between two tokens
-NEIGHBOURS, ROUNDS = 3, 20  # heaviest tokens whose weight is moved to another, and how often. Without any of the ways
-# below the divergence found is .001 to .04 nats smaller on average, over random texts of 3 to 40 tokens
+NEIGHBOURS, ROUNDS = 3, 20  # heaviest tokens whose weight is moved to another, and how often
 
 
 Ranges = tuple[np.ndarray, np.ndarray, np.ndarray]

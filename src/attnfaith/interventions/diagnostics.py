@@ -255,8 +255,6 @@ class TokenLogits(Measure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        columns = {name: [] for name in self.columns}
-        for text in read_out(subject, batch):
-            for name, values in zip(columns, (text.values, text.bias), strict=True):
-                columns[name].append(np.where(text.answers, values, np.nan).astype(np.float32))
-        return columns
+        texts = read_out(subject, batch)
+        rows = [[np.where(text.answers, values, np.nan) for values in (text.values, text.bias)] for text in texts]
+        return self.in_columns(subject, [[values.astype(np.float32) for values in row] for row in rows])

@@ -1,8 +1,7 @@
 """Tests of explanations: what a model predicts from the tokens that measures rank first, and from the text without them.
 
 The measures under test are those of `scores`, {measure: one array (T,) an instance}; without it attention alone. Equal
-scores are put in a random order, drawn once for each text and the same for all measures. A measure with a NaN score is
-undefined for that text.
+scores are in a random order, the same for all measures of a text. A measure with a NaN score is undefined for that text.
 
 Shapes: B instances, L input positions, T items of attention (tokens; of hierarchical models sentences or words), V parts of
 a text, M measures, S shares or sizes, K draws, C classes, E embedding.

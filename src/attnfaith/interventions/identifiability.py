@@ -88,56 +88,45 @@ class Identifiability(Measure):
         self.check(subject, None)
         own = subject.attention(batch).double().cpu().numpy(), subject.attendable(batch).cpu().numpy()
         own = [row[inside] for row, inside in zip(*own, strict=True)]
-        results = self._pooled(subject, batch, own) if "states" in subject.capabilities else self._maps(subject, batch, own)
-        rows = []
-        for weights, values in zip(own, results, strict=True):
-            if values is None:
+        rows, alternatives_of = [], self._pooled if "states" in subject.capabilities else self._of_heads
+        for row, weights in enumerate(own):
+            if len(weights) < 2:
                 rows.append((*[weights.astype(np.float32)] * 3, np.nan, np.nan, "undefined", *[np.nan] * 4))
                 continue
-            shown, other, change = values
+            shown, other, change = alternatives_of(subject, batch, row)
             largest = min(float(np.sort(shown / shown.sum())[::-1][:TOP].sum()), 1.0)
             limits = [limit.astype(np.float32) for limit in (other.low, other.high, other.attention)]
             numbers = other.tvd, other.bound, other.certainty, other.support, largest, other.top_mass, change
             rows.append((*limits, *numbers))
         return self.in_columns(subject, rows)
 
-    def _pooled(self, subject, batch, own: list[np.ndarray]) -> list[tuple[np.ndarray, Alternatives, float] | None]:
+    def _pooled(self, subject, batch: Batch, row: int) -> tuple[np.ndarray, Alternatives, float]:
+        """The attention shown (T,) of one text, its alternatives, and the measured change."""
         hidden, mask, query = subject.encoded(batch)
-        values, rounding, results = hidden.double(), float(torch.finfo(hidden.dtype).eps), []
+        values, weights = hidden[row, mask[row]].double(), subject.attention(batch)[row, mask[row]].double().cpu().numpy()
         if self.of == "logits":
             values = values @ subject.decoder_weights(query)[0].double().t()
-        for row, weights in enumerate(own):
-            if len(weights) < 2:
-                results.append(None)
-                continue
-            groups = query.sentences[row].cpu().numpy()[: len(weights)] if subject.level == "word" else None
-            options = {"groups": groups, "top": TOP, "nodes": NODES, "rounding": rounding}
-            other = alternatives(values[row, mask[row]].cpu().numpy(), weights, **options)
-            both = torch.from_numpy(np.stack([weights / weights.sum(), other.attention]))
-            logits = under(subject, batch, [row])(both[None])[0].double()
-            # a barred class stays at -inf
-            results.append((weights, other, float((logits[1] - logits[0]).abs().nan_to_num(0.0).amax())))
-        return results
+        groups = query.sentences[row].cpu().numpy()[: len(weights)] if subject.level == "word" else None
+        options = {"groups": groups, "top": TOP, "nodes": NODES, "rounding": float(torch.finfo(hidden.dtype).eps)}
+        other = alternatives(values.cpu().numpy(), weights, **options)
+        both = torch.from_numpy(np.stack([weights / weights.sum(), other.attention]))
+        logits = under(subject, batch, [row])(both[None])[0].double()
+        # a barred class stays at -inf
+        return weights, other, float((logits[1] - logits[0]).abs().nan_to_num(0.0).amax())
 
-    def _maps(self, subject, batch, own: list[np.ndarray]) -> list[tuple[np.ndarray, Alternatives, float] | None]:
-        present, results = batch["attention_mask"].bool(), []
-        for row, weights in enumerate(own):
-            chosen = torch.tensor([row], device=present.device)
-            text = subject.keep(batch.take(chosen), present[chosen])
-            results.append(self._of_heads(subject, text) if len(weights) > 1 else None)
-        return results
-
-    def _of_heads(self, subject, text: Batch) -> tuple[np.ndarray, Alternatives, float]:
-        """The attention shown (T,) of one text without padding, its alternatives, and the measured change."""
+    def _of_heads(self, subject, batch: Batch, number: int) -> tuple[np.ndarray, Alternatives, float]:
+        """The same of a text that is read without padding."""
+        chosen = torch.tensor([number], device=batch["attention_mask"].device)
+        text = subject.keep(batch.take(chosen), batch["attention_mask"][chosen].bool())
         reduction, inside = subject.reduction, subject.attendable(text)[0].cpu().numpy()
         layers = {subject.sites.layers[layer] for layer in reduction.chosen(len(subject.sites.layers))}
-        read = subject.read(text, keep=layers.__contains__, scores=True)
+        read, matter = subject.read(text, keep=layers.__contains__, scores=True), subject.matter(text)[0].nonzero()
         weights = {layer.number: layer.weights[0].double().cpu().numpy() for layer in read.maps}
         rows, parts = [], []
         for layer in read.maps:
             values, allowed = layer.values[0].double().cpu().numpy(), _allowed(layer)
             for head in range(len(values)) if reduction.head is None else [reduction.head]:
-                for row in subject.matter(text)[0].nonzero()[:, 0].tolist():
+                for row in matter[:, 0].tolist():
                     free = inside & allowed[head, row]
                     own = weights[layer.number][head, row, free]
                     if own.sum() > 0:
@@ -145,10 +134,8 @@ class Identifiability(Measure):
                         rounding = float(torch.finfo(layer.values.dtype).eps)
                         parts.append(Polytope.of(values[head][free], own / own.sum(), rounding=rounding))
         total = sum(mass for *_, mass in rows)
-        parts = [
-            Part(part, np.flatnonzero(free[inside]), float(mass / total))
-            for part, (*_, free, mass) in zip(parts, rows, strict=True)
-        ]
+        shares = [(np.flatnonzero(free[inside]), float(mass / total)) for *_, free, mass in rows]
+        parts = [Part(part, *share) for part, share in zip(parts, shares, strict=True)]
         held = np.full(inside.sum(), 0.0 if parts else 1 / inside.sum())  # without any as the subject has it: all alike
         other = of_parts(parts, held, top=TOP)
         for (number, head, row, free, mass), part, reached in zip(rows, parts, other.of_parts, strict=True):

@@ -236,15 +236,7 @@ class Alternatives:
         return "exact" if self.gap <= EXACT and self.bound - self.tvd <= 10 * EXACT else "bounded"
 
 
-def alternatives(
-    values: np.ndarray,
-    attention: np.ndarray,
-    *,
-    groups: np.ndarray | None = None,
-    top: int = 1,
-    nodes: int = 0,
-    rounding: float = DOUBLE,
-) -> Alternatives:
+def alternatives(values: np.ndarray, attention: np.ndarray, *, groups=None, top=1, nodes=0, rounding=DOUBLE) -> Alternatives:
     """Return the limits of every weight that a sum of values leaves open, and the attention furthest from the given one.
 
     values V (T,d), attention a (T,), T >= 1: non-negative, summing to 1 within 1e-4. groups (T,) int: tokens that are summed

@@ -31,7 +31,7 @@ from attnfaith.support.draws import generator
 AFFINE = "affine read-out"
 MASKED = -5000.0
 """A score that is lower is a mask's: models add -10,000 and less to what must not be seen."""
-PREFIX_PAYS = 3  # passes of a batch from which on it pays to keep what comes before the edited layers
+PREFIX_PAYS = 3  # passes of a batch from which on what comes before the edited layers is kept
 TIE = 1e-12  # logits that differ by less, of 1 or of the largest difference that a token alone makes, are equal
 WEIGHTS_AT_ONCE = 2**22  # of pooled attentions that are read together
 
