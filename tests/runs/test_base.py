@@ -18,7 +18,6 @@ from tests.tiny_recipes import tiny_tree
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_report")]
-OUTPUTS = {"producers": [], "outputs": ["train", "validation", "test"]}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +35,7 @@ def family(tmp_path_factory):
     }
     family = {}
     for name, keys in parts.items():
-        tree = tiny_tree(root / name, name=name, measure=OUTPUTS, report={"page": False})
+        tree = tiny_tree(root / name, name=name, measure={"producers": []}, report={"page": False})
         family[name] = root / name, recipes.build(tree | keys)
         runs.run(family[name][1])
     return family
@@ -58,8 +57,12 @@ def heading(folder, name):
     return cell.heading[name]
 
 
-def outputs_of(folder, split="test"):
-    table = record.load(folder / "outputs" / f"{split}.parquet")
+def outputs_of(folder, recipe=None):
+    """{instance id: (attention, probs)} of a run's record, or of its model on validation."""
+    path = folder / "record.parquet"
+    if recipe:
+        path = runs.measure_run(folder, variant(recipe, "--split=validation"), folder / "validation.parquet")
+    table = record.load(path)
     rows = zip(record.rows(table, "attention"), record.rows(table, "probs"), strict=True)
     return dict(zip(table.column("instance_id").to_pylist(), rows, strict=True))
 
@@ -70,21 +73,17 @@ def shake(folder):
     save_file({name: value + 0.01 for name, value in load_file(path).items()}, path, metadata={"format": "pt"})
 
 
-def test_records_name_the_objective_and_outputs_are_those_of_the_model(family):
+def test_records_name_the_objective(family):
     assert {name: heading(folder, "objective") for name, (folder, _) in family.items()} == {
         "base": "classification",
         "adversary": "adversarial(kl, 0.05, attention rate x 30)",
         "guided": "guided(bilstm+additive+softmax)",
         "guided_by_adversary": "guided(adversarial(kl, 0.05))",
     }
-    names = ("record.parquet", "outputs/test.parquet", "outputs/train.parquet")
-    table, test, train = (record.load(family["base"][0] / name) for name in names)
-    assert all(test.column(name).equals(table.column(name)) for name in ("instance_id", "attention", "probs"))
-    assert train.num_rows == 64 and record.settings(train)[0]["producers"] == []
 
 
 def test_an_adversary_attends_elsewhere(family):
-    base, adversary = (outputs_of(family[name][0], "validation") for name in ("base", "adversary"))
+    base, adversary = (outputs_of(*family[name]) for name in ("base", "adversary"))
     (own, own_probs), (other, other_probs) = (
         zip(*(outputs[name] for name in base), strict=True) for outputs in (adversary, base)
     )
@@ -101,7 +100,7 @@ def test_a_guided_model_reads_under_the_attention_of_its_base(family):
     expected, outputs = outputs_of(family["adversary"][0]), outputs_of(folder)
     model = AutoModelForSequenceClassification.from_pretrained(folder / "model").eval()
     tokenizer = AutoTokenizer.from_pretrained(folder / "model")
-    table = record.load(folder / "outputs" / "test.parquet")
+    table = record.load(folder / "record.parquet")
     words = dict(zip(table.column("instance_id").to_pylist(), table.column("tokens").to_pylist(), strict=True))
     for number, (key, (attention, probs)) in enumerate(outputs.items()):
         np.testing.assert_array_equal(attention, expected[key][0])
@@ -140,13 +139,8 @@ def test_a_frozen_adversary_keeps_everything_but_its_alignment(against):
     assert changed == {name for name in own if ".alignment." in name}
 
 
-def shorter(base):
-    path = base / "outputs" / "train.parquet"
-    record.save(record.load(path).slice(0, 60), path)
-
-
 def with_a_selector(base):
-    recipe = variant(recipes.load(base / "recipe.yaml"), "--model.selector={kind: budget, budget: 0.5}", "--outputs=[]")
+    recipe = variant(recipes.load(base / "recipe.yaml"), "--model.selector={kind: budget, budget: 0.5}")
     (base / "recipe.yaml").write_text(recipes.dump(recipe))
 
 
@@ -155,23 +149,16 @@ def adversarial(base):
     (base / "recipe.yaml").write_text(recipes.dump(recipe))
 
 
-OTHER_TEXTS = "was made of other texts, labels or another vocabulary"
-
-
 @pytest.mark.parametrize(
     ("change", "overrides", "message", "begun"),
     [
         (shutil.rmtree, [], r"is no trained run \(recipe.yaml, run.json, model missing there\)", False),
-        (lambda base: (base / "outputs" / "train.parquet").unlink(), [], "keeps no outputs of train", False),
         (with_a_selector, [], "is no model whose attention pools states", False),
         (adversarial, [], "has objective adversarial; .*'adversarial' must be classification", False),
         (None, ["--output_dir={base}"], "is this run's own output_dir", False),
         (None, ["--frozen", "--encoder=cnn"], "is another model than .*: model.encoder", False),
         (None, ["--hierarchy=sentence"], "give both the same model.hierarchy", False),
-        (lambda base: (base / "outputs" / "train.parquet").write_bytes(b"no record"), [], "cannot be used", True),
-        (shake, [], "was made by another model than the one beside it", True),
-        (shorter, [], OTHER_TEXTS, True),
-        (None, ["--data.max_length=5"], OTHER_TEXTS, True),
+        (None, ["--data.arguments.vocabulary_size=50"], "knows other words: give both runs the same data", True),
     ],
 )
 def test_a_base_that_cannot_serve(against, tmp_path, monkeypatch, change, overrides, message, begun):
@@ -201,7 +188,6 @@ def test_a_hierarchical_base_by_sentences_and_by_words(tiny_recipe, tmp_path, mo
         "data__max_sentence_length": 6,
         "data__max_sentences": 3,
         "data__arguments": {"length": [10, 30], "sizes": {"train": 64, "validation": 24, "test": 24}},
-        "measure__outputs": OUTPUTS["outputs"],
         "report__page": False,
     }
     own = {"measure__producers": ["gradient"], "output_dir": base}

@@ -214,12 +214,10 @@ def test_a_resumed_run_measures_and_reports_what_is_missing(copied, monkeypatch,
     before = (folder / "record.parquet").read_bytes()
     never_trained(monkeypatch)
     shutil.rmtree(folder / "report")
-    runs.run(variant(recipe, "--report.title=Another title", "--measure.outputs=[train]"), resume=True)
+    runs.run(variant(recipe, "--report.title=Another title"), resume=True)
     assert "Another title" in (folder / "report" / "index.html").read_text()
     assert (folder / "record.parquet").read_bytes() == before and "anew" not in capsys.readouterr().out
-    (folder / "outputs" / "train.parquet").write_bytes(b"half")
-    runs.run(variant(recipe, "--measure.outputs=[train]", "--limit=9"), resume=True)
-    assert record.load(folder / "outputs" / "train.parquet").num_rows == 64
+    runs.run(variant(recipe, "--limit=9"), resume=True)
     assert f"{folder / 'record.parquet'} is measured anew: measure.limit\n" in capsys.readouterr().out
     with monkeypatch.context() as patch:
         patch.setattr(engine, "_read_texts", killed)
@@ -287,11 +285,11 @@ def test_a_part_measured_elsewhere_leaves_the_run_as_it_is(copied, tmp_path):
     expected = record.rows(whole, "importance_leave_one_out")
     for scores, place in zip(record.rows(part, "importance_leave_one_out"), places, strict=True):
         np.testing.assert_allclose(scores, expected[place], atol=1e-6)
-    changed = variant(recipe, "--measure.producers=[gradient]", "--split=validation", "--measure.outputs=[validation]")
+    changed = variant(recipe, "--measure.producers=[gradient]", "--split=validation")
     with pytest.raises(RunError, match="part.parquet is there already"):
         runs.measure_run(folder, changed, tmp_path / "part.parquet")
     part = record.load(runs.measure_run(folder, changed, tmp_path / "part.parquet", overwrite=True))
-    assert part.num_rows == record.load(folder / "outputs" / "validation.parquet").num_rows == 24
+    assert part.num_rows == 24 and set(part.column("split").to_pylist()) == {"validation"}
     with pytest.raises(RunError, match="holds no trained model"):
         runs.measure_run(tmp_path, recipe)
 

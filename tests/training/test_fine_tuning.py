@@ -1,4 +1,4 @@
-"""Recipes that fine-tune a pretrained model: its own attention, a sparse one, impermissible words apart, or a selection."""
+"""Recipes that fine-tune a pretrained model: its own attention, a sparse one, or impermissible words apart."""
 
 import csv
 import json
@@ -7,7 +7,6 @@ import shutil
 from fnmatch import fnmatch
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -139,30 +138,6 @@ def test_training_begins_with_the_weights_of_the_files(encoder, texts, tmp_path,
     assert {name for name in stored[0] if name.removeprefix(prefix) not in actual} == head
     assert all(torch.equal(stored[0][prefix + name], values) for name, values in actual.items())
     assert all(torch.equal(stored[1][name], values) for name, values in stored[0].items())
-
-
-def test_a_selector_and_a_classifier_over_the_encoder(encoder, texts, tmp_path):
-    """Both begin as the encoder of the files and learn apart; the record has the selection."""
-    recipe = recipe_of(encoder, texts, tmp_path / "run", model__selector={"kind": "budget", "budget": 0.3})
-    splits = runs.load_data(recipe)
-    model = runs.make_model(recipe, splits, runs.make_tokenizer(recipe, splits)).eval()
-    ids = torch.tensor([[1, 5, 6, 7, 2]])
-    with torch.no_grad():
-        pretrained = AutoModel.from_pretrained(encoder, attn_implementation="eager").eval()
-        states, embedded = pretrained(ids, attention_mask=torch.ones_like(ids)).last_hidden_state, model.embed(ids)
-        for part in (model.selector.encoder, model.encoder):
-            torch.testing.assert_close(part(embedded.vectors, embedded.present)[0], states, atol=1e-5, rtol=1e-4)
-    assert not model.selector.score.weight.any() and model.config.encoder == "pretrained"
-    runs.run(recipe)
-    model, table, identity = loaded(tmp_path / "run")
-    assert (identity.encoder, identity.selection_encoder, identity.selection_kind) == ("bert", "bert", "budget")
-    weights = [part.network.encoder.layer[0].output.dense.weight for part in (model.selector.encoder, model.encoder)]
-    assert not torch.equal(*weights)
-    tokens = table.column("tokens").to_pylist()
-    for row, chosen in enumerate(record.rows(table, "selected")):
-        assert len(chosen) == len(tokens[row]) and chosen.sum() <= max(1, round(0.3 * len(chosen)))
-    output = model(**runs.load_tokenizer(tmp_path / "run")([" ".join(tokens[0])], return_tensors="pt"))
-    np.testing.assert_allclose(record.rows(table, "selection")[0], output.selection[0, 1:-1].detach(), atol=1e-6)
 
 
 def test_from_the_hub_neither_code_nor_pickles_are_fetched(encoder, texts, tmp_path, monkeypatch):

@@ -111,7 +111,7 @@ def check_model(recipe: Recipe) -> None:
                 check_sizes(config.hidden_size, config.embedding_size)
             except AttnfaithError as error:
                 raise RecipeError(f"penalties.word_tying: {error}") from error
-    elif recipe.model.selector is None:
+    else:
         _configured(SelfAttentionClassifierConfig, **projection_fields(recipe.model))
 
 

@@ -62,7 +62,7 @@ MODEL_KEYS = {
     "gru": f"{ATTENTION} type encoder recurrence alignment embedding_size hidden_size alignment_size score_scale dropout "
     "embedding_std",
     "marian": "type hidden_size num_hidden_layers num_attention_heads intermediate_size dropout",
-    "pretrained": f"{ATTENTION} pretrained revision separate_impermissible selector",
+    "pretrained": f"{ATTENTION} pretrained revision separate_impermissible",
     "classifier": f"{ATTENTION} encoder alignment query readout hierarchy embedding_size hidden_size alignment_size "
     "score_scale kernel_sizes num_hidden_layers num_attention_heads intermediate_size dropout embedding_std selector",
 }
@@ -194,7 +194,6 @@ class Recipe:
         learns = ours and weighed and objective != "untrained"
         yield learns, "classifiers of this package that learn attention", "training attention_learning_rate_factor"
         yield not pairs, "classifiers", "training loss_reduction balance_classes"
-        yield plain, "classifiers that others can be trained against", "measure outputs"
         yield ours and not flat and objective != "guided", "model.hierarchy=sentence, its own attention", "measure level"
         yield objective != "guided", "models that compute their attention", "measure producers"
 

@@ -300,8 +300,7 @@ class Training:
 class Objective:
     """The objective of the training.
 
-    untrained: the model as a training of the same seed starts from. guided and adversarial (Wiegreffe & Pinter 2019) need
-    the base's outputs (`measure.outputs`) of train and validation, a guided model those of the measured split, too. The
+    untrained: the model as a training of the same seed starts from. guided and adversarial: Wiegreffe & Pinter 2019; the
     adversary's loss is half of |p - p_base|_1 minus the weight times the divergence; their code's lambda is half of it.
     """
 
@@ -393,7 +392,7 @@ class Measure:
     level: Literal["sentence", "word"] = "sentence"
     """of hierarchical models: whether a record is over sentences or all words of a text"""
     outputs: list[Split] = field(default_factory=list)
-    """splits whose attention and predictions are kept, for models trained against this one"""
+    """of earlier versions, and read no more: what a model trained against this one needs is computed for it"""
     split: Split = "test"
     """the split that is measured"""
     limit: Count | None = None

@@ -12,16 +12,7 @@ from attnfaith.runs.texts import load_data
 from attnfaith.runs.train import training_arguments
 
 
-__all__ = [
-    "MODEL",
-    "RECIPE",
-    "RECORD",
-    "STATE",
-    "RunError",
-    "load_data",
-    "load_model",
-    "load_tokenizer",
-    "make_model",
+__all__ = ["MODEL", "RECIPE", "RECORD", "STATE", "RunError", "load_data", "load_model", "load_tokenizer", "make_model"] + [
     "make_tokenizer",
     "measure_run",
     "read_state",

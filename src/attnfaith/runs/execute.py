@@ -15,7 +15,7 @@ from attnfaith.recipes import Recipe, RecipeError, check_model, differences, loa
 from attnfaith.runs import train
 from attnfaith.runs.base import open_base
 from attnfaith.runs.folder import MODEL, RECIPE, RECORD, REPORT, SHARDS, RunError, held, note, opened, write_recipe
-from attnfaith.runs.measure import Measurement, other_measurement, print_results, report
+from attnfaith.runs.measure import measure, other_measurement, print_results, report
 from attnfaith.runs.texts import Texts
 
 
@@ -41,13 +41,11 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
         texts, path = Texts(recipe, folder, state), folder / RECORD
         if not (folder / MODEL).is_dir():
             train.train(recipe, arguments, folder, texts, base, state)
-        measurement = Measurement(recipe, folder, texts, base, state)
-        measurement.outputs()
         reason = other_measurement(path, recipe) if path.is_file() else "there is none"
         if reason:
             if path.is_file() and state.is_main_process:
                 print(f"{path} is measured anew: {reason}")
-            measurement.record()
+            measure(recipe, folder, texts, base, state)
         elif state.is_main_process:  # of another measurement that was killed
             shutil.rmtree(folder / SHARDS, ignore_errors=True)
         _finish(recipe, folder, state, started, page=recipe.report.page)
@@ -65,7 +63,7 @@ def measure_run(
     """Measure the model of a finished training, with the given recipe's `measure` section; return the record's path.
 
     output None measures the run itself anew: its record is replaced once the new one is whole, its recipe says how it was
-    measured, and a report that lies there is written anew. Outputs that the section names and the run lacks are made too.
+    measured, and a report that lies there is written anew.
     overwrite: replace a record of another measurement, or whatever lies at `output`. device: where the model is measured, as
     `attnfaith.measure` takes it; None: on the accelerator, where there is one.
 
@@ -100,9 +98,7 @@ def measure_run(
         if output is None and state.is_main_process:  # the old record is not of this measurement
             note(folder, status="trained")
             write_recipe(folder, recipe)
-        measurement = Measurement(recipe, folder, Texts(recipe, folder, state), base, state, device)
-        measurement.outputs()
-        path = measurement.record(output)
+        path = measure(recipe, folder, Texts(recipe, folder, state), base, state, output, device)
         if output is None:
             _finish(recipe, folder, state, started, page=(folder / REPORT).is_dir())
         elif state.is_main_process and recipe.kind != "translator":

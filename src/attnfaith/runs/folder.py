@@ -1,7 +1,7 @@
 """The folder of a run: its files, its state, and its lock.
 
 It holds recipe.yaml (complete), run.json (provenance, scores, status), checkpoints/ while it trains, model/ (the selected
-checkpoint with tokenizer and code), outputs/ (for models trained against it), record.parquet and report/. One process holds
+checkpoint with tokenizer and code), record.parquet and report/. One process holds
 it from opening to end. The process may be killed at any moment: the same command then goes on.
 """
 
@@ -25,9 +25,8 @@ from attnfaith.support.errors import AttnfaithError, FileError
 from attnfaith.support.files import LOCK, MODEL, RECIPE, RECORD, STATE, folder_lock, is_locked, read_object, write_atomically
 
 
-REPORT, OUTPUTS, CHECKPOINTS, TRANSLATIONS = "report", "outputs", "checkpoints", "translations.txt"
+REPORT, CHECKPOINTS, TRANSLATIONS = "report", "checkpoints", "translations.txt"
 SHARDS = f"{RECORD}.shards"  # of a measurement that is under way
-TRAINED = ("versions", "dataset", "sizes", "vocabulary")  # keys of run.json that a training writes
 MEASURED = ("attention_faithfulness", "seconds")  # keys that a measurement writes, the first in older runs
 LOCKS = (LOCK, f"{LOCK}.holder")
 
@@ -118,7 +117,7 @@ def _clear(folder: Path) -> None:
 
 def _sweep(folder: Path) -> None:
     """Delete leftovers of killed processes, only while the folder is held. A report may be at work in its own folder."""
-    paths = [path for pattern in (".*.tmp", f".{REPORT}.*", f"{OUTPUTS}/.*.tmp") for path in folder.glob(pattern)]
+    paths = [path for pattern in (".*.tmp", f".{REPORT}.*") for path in folder.glob(pattern)]
     paths += [folder / CHECKPOINTS] if (folder / MODEL).is_dir() else []  # of a training that was killed at its very end
     for path in paths:
         if not path.is_dir():
@@ -140,12 +139,8 @@ def read_state(folder: str | os.PathLike) -> dict:
 
 
 def trained_state(folder: Path) -> dict:
-    """Return the content of run.json without the results of measurements. Raises RunError where it lacks the training's."""
-    state = read_state(folder)
-    missing = [name for name in TRAINED if name not in state]
-    if missing:
-        raise RunError(f"{folder / STATE} lacks {', '.join(missing)} of the training: copy it anew, or train the run again")
-    return {key: value for key, value in state.items() if key not in MEASURED}
+    """Return the content of run.json without the results of measurements."""
+    return {key: value for key, value in read_state(folder).items() if key not in MEASURED}
 
 
 def note(folder: Path, **facts) -> None:

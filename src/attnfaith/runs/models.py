@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import torch
 from transformers import (
     AutoConfig,
-    AutoModel,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     PreTrainedModel,
@@ -34,7 +33,6 @@ from attnfaith.models import (
     SelfAttentionClassifierForSequenceClassification,
 )
 from attnfaith.recipes import Recipe, RecipeError, model_config, projection_fields, sequence_config
-from attnfaith.recipes.config import selector_fields
 from attnfaith.subjects import SelfAttention, sequence_subject
 from attnfaith.subjects.base import position_limit
 from attnfaith.subjects.recurrent_translator import WithoutAttention
@@ -106,7 +104,7 @@ def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
     labels["label2id"] = {name: number for number, name in labels["id2label"].items()}
     plain, data = recipe.model.selector is None, recipe.data
     if recipe.kind == "pretrained":
-        return (_pretrained_model if plain else _selecting_model)(recipe, labels, tokenizer)
+        return _pretrained_model(recipe, labels, tokenizer)
     fields = {
         "vocab_size": max(tokenizer.get_vocab().values()) + 1,  # of some tokenizers ids are left out
         **{f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("unk", "pad", "bos", "eos")},
@@ -230,11 +228,11 @@ def _pretrained_model(recipe: Recipe, labels: dict, tokenizer) -> torch.nn.Modul
         config.problem_type, config.id2label, config.label2id = "single_label_classification", *labels.values()
         how = {"attn_implementation": "eager", "ignore_mismatched_sizes": True, **SAFELY}
         model = AutoModelForSequenceClassification.from_pretrained(folder, config=config, **how)
-        size = model.get_input_embeddings().num_embeddings
-        if max(tokenizer.get_vocab().values()) == size == tokenizer.pad_token_id:  # the padding token that it lacked
+        size, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values())
+        if largest == size == tokenizer.pad_token_id:  # the padding token that it lacked
             model.resize_token_embeddings(size + 1, mean_resizing=False)
-        else:
-            _check_vocabulary(tokenizer, size)
+        elif largest >= size:
+            raise RecipeError(f"its tokenizer has tokens up to {largest}, its model {size}: they are of different models")
         model.config.pad_token_id = tokenizer.pad_token_id
         if recipe.model.projection == "softmax" and not apart:
             return model
@@ -242,38 +240,3 @@ def _pretrained_model(recipe: Recipe, labels: dict, tokenizer) -> torch.nn.Modul
         if apart:
             SelfAttention(model, tokenizer)  # which checks that words are kept apart
         return model
-
-
-def _selecting_model(recipe: Recipe, labels: dict, tokenizer) -> RationaleClassifierForSequenceClassification:
-    """A classifier that reads a selection: its selector and its classifier start from the encoder and the word vectors of
-    the files, with new heads.
-    """
-    digest = pretrained_facts(recipe)["digest"]
-    with _pretrained(recipe) as folder:
-        encoder = AutoModel.from_pretrained(folder, config=_configuration(folder), **SAFELY)
-        vectors = encoder.get_input_embeddings().weight.detach()
-        _check_vocabulary(tokenizer, len(vectors))
-        fields = {
-            **selector_fields(recipe.model.selector),
-            **projection_fields(recipe.model),
-            "text_config": encoder.config,
-            "vocab_size": len(vectors),
-            "vectors": "pretrained",
-            "vectors_digest": digest,
-            "tokenizer_digest": tokenizer_digest(tokenizer),
-            **labels,
-            **{f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "unk")},
-        }
-        del fields["separate_impermissible"]
-        model = RationaleClassifierForSequenceClassification(RationaleClassifierConfig(**fields))
-        encoder.set_input_embeddings(torch.nn.Identity())
-        for part in (model.selector.encoder, model.encoder):
-            part.network.load_state_dict(encoder.state_dict())
-        _set_vectors(model, vectors)
-    return model
-
-
-def _check_vocabulary(tokenizer, size: int) -> None:
-    largest = max(tokenizer.get_vocab().values())
-    if largest >= size:
-        raise RecipeError(f"its tokenizer has tokens up to {largest}, its model {size}: they are of different models")

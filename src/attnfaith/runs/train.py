@@ -18,8 +18,8 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 from attnfaith.data.fingerprint import digest_data, fingerprint
 from attnfaith.measurement.engine import check
 from attnfaith.recipes import Recipe, RecipeError
-from attnfaith.runs.base import Base, needed_outputs
-from attnfaith.runs.folder import CHECKPOINTS, MODEL, RunError, note, origin
+from attnfaith.runs.base import Base
+from attnfaith.runs.folder import CHECKPOINTS, MODEL, note, origin
 from attnfaith.runs.models import facts_of_tokenizer, make_model, measurable
 from attnfaith.runs.texts import Texts
 from attnfaith.support.errors import AttnfaithError, FileError, excerpt
@@ -104,10 +104,12 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
     """
     section, pairs = recipe.measure, recipe.kind == "translator"
     rows = {split: texts.rows(split) for split in ("train", "validation")}
-    for split in needed_outputs(recipe):  # those of other splits are checked before work is lost, too
-        outputs = base.outputs(split, texts.rows(split))
-        for name in ("attention", "probs") if split in rows else ():
-            rows[split] = rows[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
+    if base:
+        base.check_vocabulary(texts.tokenizer)
+        for split, part in rows.items():
+            outputs = base.outputs(part)
+            for name in ("attention", "probs"):
+                rows[split] = rows[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
     if state.is_main_process:
         for line in texts.remarks(rows):
             print(line)
@@ -118,7 +120,6 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
         subject = measurable(model, texts.tokenizer, pairs)
         how = {"options": section.options, "trained": False, **({} if pairs else {"level": section.level})}
         check(subject, subject.rows(texts.drawn) if pairs else measured, section.producers, **how)
-    check_budget(recipe, rows)
     facts = _facts(recipe, texts, rows, state)
     if state.is_main_process:
         data = {"revision": texts.loaded.revision, "fingerprint": {split: digest_data(part) for split, part in rows.items()}}
@@ -221,14 +222,6 @@ def penalties_of(recipe: Recipe) -> list[Penalty]:
         "masked_language_model": (MaskedWords, {"share": section.masked_share}),
     }
     return [kinds[name][0](weight, **kinds[name][1]) for name, weight in section.taken.items()]
-
-
-def check_budget(recipe: Recipe, rows: dict[str, Dataset]) -> None:
-    """Raise RunError for a budget that is below one token of every text: nothing could be selected."""
-    budget = recipe.model.selector and recipe.model.selector.budget
-    longest = max(len(tokens) for part in rows.values() for tokens in part["tokens"]) if budget is not None else 0
-    if budget is not None and budget * longest < 1:
-        raise RunError(f"model.selector.budget={budget:g} is below one token of the longest text, of {longest}: give more")
 
 
 def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
