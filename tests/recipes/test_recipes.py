@@ -62,10 +62,10 @@ TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
     "penalties.diversity=1 penalties.word_tying=1 penalties.masked_language_model=1",
     "model.hierarchy=sentence": "penalties.diversity=1",
     "model.selector.kind=bernoulli": "penalties.diversity=0.5 training.random_erasure=0.5 "
-    "selection.share=0.1 model.hierarchy=sentence model.query=text model.projection=sparsemax model.alignment=dot "
+    "selection.share=0.1 model.projection=sparsemax model.alignment=dot "
     "objective.kind=adversarial training.attention_learning_rate_factor=2.0",
     "model.selector.kind=hardkuma": "selection.sparsity=0.1",
-    "model.selector.kind=budget model.selector.budget=0.1": "selection.decay=0.1 model.selector.budget=null",
+    "model.selector.kind=budget model.selector.budget=0.1": "selection.decay=0.1",
     "data.name=copy model.type=gru": "data.tokenizer=z data.hub_id=x "
     "model.num_hidden_layers=3 model.hierarchy=sentence objective.kind=untrained penalties.diversity=1 selection.share=0.5 "
     "penalties.impermissible_heads=max training.amsgrad=true training.balance_classes=false "
@@ -102,6 +102,8 @@ def test_a_key_that_means_nothing_is_refused_unless_it_has_its_default(tree):
         ),
         (lambda recipe: recipes.model_config(recipe, pair=True), [SELECTOR], "model.selector with pairs of texts"),
         (runs.training_arguments, ["--metric_for_best_model=objective"], "='objective': choose one of roc_auc"),
+        (recipes.check_model, ["--model.selector.kind=budget"], "^model: sampler='budget' needs a budget"),
+        (recipes.check_model, [SELECTOR, "--query=text"], "^model: .*query='text': a selector reads the tokens of single"),
         (runs.training_arguments, ["--training.arguments={lr_scheduler_type: up}"], "training"),
         (recipes.dump, ["--arguments", "{}"], "did you mean --data.arguments or --training.arguments"),
         (recipes.dump, ["--seed", "["], "the value of --seed is not YAML"),

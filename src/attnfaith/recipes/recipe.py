@@ -172,7 +172,6 @@ class Recipe:
         own = MODEL_KEYS[model.type or self.kind].split()
         others = " ".join(key.name for key in fields(Model) if key.name not in own)
         yield False, "another kind of model", f"model {others}"
-        yield not selects, "models without model.selector", "model hierarchy query separate_impermissible"
         weighs = "alignment alignment_size projection sparsegen_lambda entmax_alpha score_scale"
         weighed = not selects or selector.pooling == "attention"
         yield weighed, "model.selector.pooling=attention", f"model {weighs}"

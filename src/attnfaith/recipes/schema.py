@@ -160,7 +160,7 @@ class Data:
 
 @section
 class Selector:
-    """The selector of the tokens that the classifier reads: fields of RationaleClassifierConfig."""
+    """The selector of the tokens that the classifier reads: fields of RationaleClassifierConfig, which checks them."""
 
     kind: Literal["bernoulli", "hardkuma", "budget"]
     """draws of 0 or 1 (Lei et al. 2016), of fractions too (Bastings et al. 2019), or a budget (SPECTRA, 2021)"""
@@ -186,12 +186,7 @@ class Selector:
     """selector and classifier have the same word vectors"""
 
     def __post_init__(self):
-        budget = self.kind == "budget"
-        if budget and self.budget is None:
-            raise RecipeError("model.selector.kind=budget needs model.selector.budget, the share of tokens to be kept")
-        if self.temperature and not budget:
-            raise RecipeError(f"model.selector.temperature={self.temperature} is only for kind=budget: leave it out")
-        if budget and self.temperature is None:
+        if self.kind == "budget" and self.temperature is None:
             object.__setattr__(self, "temperature", 0.1)
 
 
