@@ -24,8 +24,8 @@ class AttentionClassifierConfig(EncoderConfig):
         mark of a tokenizer built for sentences, divides them.
     unk_token_id: the unknown token, which some measures put in a token's place.
     markers: each text starts and ends with a marker token, which is encoded and never attended.
-    vectors: the word vectors at the start, random or pretrained; vectors_digest: 12 hexadecimal digits of their file.
-    tokenizer_digest: 12 hexadecimal digits of the tokenizer of the texts; None: words of the training texts.
+    vectors: the word vectors at the start, random or pretrained; vectors_digest, tokenizer_digest: 12 hexadecimal digits of
+        their file, and of the tokenizer of the texts; None: random ones, words of the training texts.
     """
 
     model_type = "attention_classifier"

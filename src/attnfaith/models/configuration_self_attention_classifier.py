@@ -19,8 +19,6 @@ class SelfAttentionClassifierConfig(ProjectionConfig):
         kind, in all layers and heads. The first position, from which the classifier answers, attends to all tokens, and no
         other position attends to it: the two kinds meet only there (the BERT of Pruthi et al. 2020). Not for models with a
         decoder.
-
-    Raises StrictDataclassError, which holds a ValueError, for an unknown projection and a parameter out of its range.
     """
 
     model_type = "self_attention_classifier"

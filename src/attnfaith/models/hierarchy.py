@@ -32,10 +32,8 @@ def item_mask(items: torch.Tensor) -> torch.Tensor:
 
 
 class Group(NamedTuple):
-    """A group of n sentences of a batch, the longest of W words.
-
-    rows (n,): the document of each; numbers (n,): its number in the document. places (n,W): the positions of its words in
-    the document; mask (n,W): False on padding.
+    """Some n sentences of a batch, the longest of W words: rows (n,), the document of each; numbers (n,), its number there;
+    places (n,W), the positions of its words; mask (n,W), False on padding.
     """
 
     rows: torch.Tensor

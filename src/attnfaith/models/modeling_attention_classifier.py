@@ -111,9 +111,7 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         self.post_init()
 
     def text_masks(self, mask: torch.Tensor, token_type_ids: torch.Tensor | None = None):
-        """Return boolean masks (B,T), from that of all tokens: the first text, its attendable tokens, the second text (None
-        without a query).
-        """
+        """Return boolean masks (B,T): the first text, its attendable tokens, the second text (None without a query)."""
         first, second = mask.bool(), None
         if self.config.query == "text":
             if token_type_ids is None:
@@ -125,9 +123,8 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         return first, between_markers(first) if self.config.markers else first, second
 
     def items(self, input_ids, attention_mask=None, token_type_ids=None) -> torch.Tensor:
-        """Return (B,L): the place of attention of each input position, -1 for markers, padding and query.
-
-        The place of a token is its own; in a hierarchical model it is its sentence, and marks between sentences have none.
+        """Return (B,L): the place of attention of each input position: its own, in a hierarchical model its sentence; -1 for
+        markers, marks between sentences, padding and query.
         """
         _, inner, _ = self.text_masks(present_mask(input_ids, attention_mask, self.config.pad_token_id), token_type_ids)
         if self.sentence_reader is not None:

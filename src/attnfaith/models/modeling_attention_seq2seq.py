@@ -1,7 +1,7 @@
 """A recurrent sequence-to-sequence model with attention, after Bahdanau et al. (2015) and Luong et al. (2015).
 
-Shapes: B instances, T source tokens, G target tokens, E embedding, H hidden, V vocabulary. `forward` is
-read_out(decode(encode(...))). `Decoder.attend` computes all weights; measures that read or edit them replace it.
+Shapes: B instances, T source tokens, G target tokens, E embedding, H hidden, V vocabulary. `Decoder.attend` computes all
+weights; measures that read or edit them replace it.
 """
 
 from dataclasses import dataclass
@@ -156,11 +156,10 @@ class ReadOut(nn.Module):
 
 
 class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationMixin):
-    """Encoder, decoder with attention, and a word for each step; `generate` greedily or with beams.
+    """Encoder, decoder with attention, and a word for each step. Sources and targets are padded on the right.
 
-    Sources and targets are padded on the right; tokens behind a target's end change nothing before it. cross_attentions,
-    with output_attentions, is a tuple of one layer (B,1,G,T), float32; None for projection='none'. In generation
-    `past_key_values` is the decoder's state (B,H).
+    cross_attentions, with output_attentions, is a tuple of one layer (B,1,G,T), float32; None for projection='none'. In
+    generation `past_key_values` is the decoder's state (B,H).
     """
 
     config_class = AttentionSeq2SeqConfig

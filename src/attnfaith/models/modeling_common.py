@@ -1,7 +1,4 @@
-"""What the models of this folder share: initialisation, masks, and weighted sums.
-
-Shapes: B instances, T positions.
-"""
+"""What the models of this folder share, for B instances of T positions: initialisation, masks and weighted sums."""
 
 import torch
 from torch import nn
@@ -47,8 +44,7 @@ def refuse(wrong: torch.Tensor, message: str) -> None:
 def present_mask(input_ids, attention_mask, pad_token_id: int | None, inputs_embeds=None) -> torch.Tensor:
     """Return the attention mask (B,T) as bool; without one, the ids that are not padding, or all places of embeddings.
 
-    Raises ValueError unless exactly one of input_ids (B,T) and inputs_embeds (B,T,E) is given, and for padding that is not
-    on the right.
+    Raises ValueError unless one of input_ids and inputs_embeds (B,T,E) is given, and for padding that is not on the right.
     """
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("give exactly one of input_ids and inputs_embeds")

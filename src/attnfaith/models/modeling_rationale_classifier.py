@@ -67,7 +67,7 @@ class RationaleClassifierOutput(ModelOutput):
 
 
 class PretrainedEncoder(Encoder):
-    """An encoder of transformers that reads word vectors, without its own table of them."""
+    """An encoder of transformers that reads word vectors."""
 
     def __init__(self, config):
         super().__init__()
@@ -82,10 +82,6 @@ class PretrainedEncoder(Encoder):
 BY_NAME = {**ENCODERS, "pretrained": PretrainedEncoder}
 
 
-class Score(nn.Linear):
-    """The selector's last layer."""
-
-
 class Selector(nn.Module):
     """An encoder with an affine layer to P scores for each token."""
 
@@ -93,7 +89,7 @@ class Selector(nn.Module):
         super().__init__()
         self.encoder = BY_NAME[config.selector_encoder](config)
         self.dropout = nn.Dropout(config.dropout)
-        self.score = Score(config.hidden_size, 2 if config.sampler == "hardkuma" else 1)
+        self.score = nn.Linear(config.hidden_size, 2 if config.sampler == "hardkuma" else 1)
 
     def forward(self, embedded, mask):
         """Vectors (B,L,E) and mask (B,L) of the text to scores (B,L,P)."""
@@ -127,7 +123,7 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
     def _init_weights(self, module):
         """As in attention classifiers, but scores start at 0: a random layer may close gates, which have no gradient."""
         super()._init_weights(module)
-        if isinstance(module, Score):
+        if module is self.selector.score:
             init.zeros_(module.weight)
             init.zeros_(module.bias)
 

@@ -40,9 +40,8 @@ attention_projection.is_attention = True
 
 
 def may_attend(impermissible: torch.Tensor) -> torch.Tensor:
-    """Return (B,1,Q,K) bool, whether position q may attend to position k, from impermissible positions (B,L), Q = K = L.
-
-    Both must be impermissible, or neither. The first position attends to all, and only itself attends to it.
+    """Return (B,1,L,L) bool, whether position q may attend to position k, from impermissible positions (B,L): both must be
+    impermissible, or neither. The first position attends to all, and only itself attends to it.
     """
     impermissible = impermissible.bool()
     first = torch.arange(impermissible.shape[1], device=impermissible.device) == 0
@@ -119,9 +118,7 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
 
     @classmethod
     def of(cls, model: PreTrainedModel, projection: str = "softmax", **parameters):
-        """Give a classifier another projection. Its weights are shared, not copied. parameters: sparsegen_lambda,
-        entmax_alpha, separate_impermissible.
-        """
+        """Give a classifier another projection, without copying its weights. parameters: fields of the configuration."""
         # a copy: a wrapped configuration would change the attention of the model's own parts
         config = SelfAttentionClassifierConfig(text_config=deepcopy(model.config), projection=projection, **parameters)
         return cls(config, model)

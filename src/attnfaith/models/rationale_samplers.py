@@ -74,10 +74,8 @@ def hardkuma_value(a: torch.Tensor, b: torch.Tensor, mask: torch.Tensor) -> torc
     """
     at_zero, at_one = hardkuma_zero(a, b), hardkuma_one(a, b)
     between = 1 - at_zero - at_one
-    value = kuma_mean(a, b)
-    value = torch.where((at_zero > at_one) & (at_zero > between), torch.zeros_like(value), value)
-    value = torch.where((at_one > at_zero) & (at_one > between), torch.ones_like(value), value)
-    return value * mask
+    value = kuma_mean(a, b).masked_fill((at_zero > at_one) & (at_zero > between), 0)
+    return value.masked_fill((at_one > at_zero) & (at_one > between), 1) * mask
 
 
 def expected_share(a: torch.Tensor, b: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

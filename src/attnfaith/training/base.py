@@ -54,8 +54,7 @@ class BaseTrainer(Trainer):
     def _diverged(self, fault: str, step: int, epoch: int) -> DivergedError:
         return DivergedError(
             f"the training diverged in epoch {epoch}, step {step} of {self.state.max_steps}: {fault}; try a lower "
-            f"training.learning_rate (now {self.args.learning_rate:g}), or clip gradients with training.max_grad_norm (now "
-            f"{self.args.max_grad_norm:g}; 0 does not)"
+            f"training.learning_rate (now {self.args.learning_rate:g}), or clip gradients with training.max_grad_norm"
         )
 
     def _get_train_sampler(self, train_dataset=None):

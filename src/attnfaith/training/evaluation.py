@@ -31,9 +31,8 @@ def evaluation_scores(prediction, names: Sequence[str] = ()) -> dict[str, float]
 def check_selection(
     metric: str, num_labels: int | None = None, labels: Sequence[int] | None = None, *, adversarial: bool = False
 ) -> None:
-    """Raise AttnfaithError for a metric that cannot select a checkpoint: unknown, or undefined for these classes and labels.
-
-    The Trainer would fail after an epoch, or take an undefined score for the best. `objective` is for adversaries.
+    """Raise AttnfaithError for a metric that cannot select a checkpoint: unknown, or undefined for these classes and labels,
+    which would fail after an epoch. `objective` is for adversaries.
     """
     if metric not in SELECTION_METRICS and not (adversarial and metric == "objective"):
         raise AttnfaithError(f"training.metric_for_best_model={metric!r}: choose one of {', '.join(SELECTION_METRICS)}")

@@ -59,9 +59,7 @@ def jensen_shannon(attention: torch.Tensor, base_attention: torch.Tensor) -> tor
 DIVERGENCES = {"kl": kullback_leibler, "jsd": jensen_shannon}
 
 
-def adversarial_loss(
-    logits, base_probs, attention, base_attention, *, weight: float, divergence: str = "kl"
-) -> torch.Tensor:
+def adversarial_loss(logits, base_probs, attention, base_attention, *, weight: float, divergence: str = "kl"):
     """|softmax(logits) - base_probs|_1 / 2 - weight * divergence(attention || base_attention): (B,).
 
     Wiegreffe & Pinter (2019): small where a model predicts as the base does and attends elsewhere. logits and base_probs

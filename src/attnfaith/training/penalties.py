@@ -91,16 +91,13 @@ def linked_mass(attention: torch.Tensor, linked: torch.Tensor, counted: torch.Te
     """Return the mean attention of a batch's target tokens to linked source tokens: (), 0..1 (Pruthi et al., section 3.3).
 
     attention (B,A,G,T) of heads, which are averaged; linked (B,G,T), 1 where the words are linked; counted (B,G) bool, False
-    on padding. A target token without links, such as the end of a sentence, counts as 0.
+    on padding. A target token without links counts as 0.
     """
     return ((attention.mean(1) * linked).sum(-1) * counted).sum() / counted.sum()
 
 
 def hidden_links(mass: torch.Tensor) -> torch.Tensor:
-    """Return -log(1 - mass): () in nats, 0 where no attention goes to linked source tokens.
-
-    As in the authors' code, the mean mass of a batch is inside the logarithm. 1 - mass counts at least FLOOR.
-    """
+    """Return -log(1 - mass), in nats, of the mean mass of a batch (as the authors do); 1 - mass is at least FLOOR."""
     return -(1 - mass).clamp(min=FLOOR).log()
 
 
@@ -149,11 +146,11 @@ def word_tying(states: torch.Tensor, vectors: torch.Tensor, mask: torch.Tensor, 
     return (lengths * mask).sum(-1) / mask.sum(-1).clamp(min=1)
 
 
-def check_sizes(hidden_size: int, embedding_size: int) -> None:
+def check_sizes(states: int, vectors: int) -> None:
     """Raise AttnfaithError for states and word vectors of two sizes."""
-    if hidden_size != embedding_size:
-        sizes = f"a state of {hidden_size} numbers with a word vector of {embedding_size}"
-        raise AttnfaithError(f"word tying compares {sizes}: give model.hidden_size and model.embedding_size one value")
+    if states != vectors:
+        fault = f"a state of {states} numbers with a word vector of {vectors}"
+        raise AttnfaithError(f"word tying compares {fault}: give model.hidden_size and model.embedding_size one value")
 
 
 @dataclass(frozen=True)
@@ -180,10 +177,9 @@ class MaskedWords(Penalty):
 
 
 def masked_language_model(logits: torch.Tensor, words: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
-    """Return the mean of -log p(word) over a text's masked words: (B,) in nats, from 0 on.
+    """Return the mean of -log p(word) over a text's masked words: (B,) in nats; undefined, and 0, for a text without any.
 
-    masked (B,T) bool: the places of masked words; words (B,T): their ids. logits (N,V): the predictions at these N places,
-    in the order of `masked.nonzero()`. Undefined, and 0, for a text without masked words.
+    masked (B,T) bool: the places of masked words; words (B,T): their ids. logits (N,V): the predictions at these N places.
     """
     losses = cross_entropy(logits.float(), words[masked], reduction="none")
     rows = masked.nonzero()[:, 0]

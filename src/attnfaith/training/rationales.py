@@ -46,12 +46,10 @@ class RationaleConfig(AttentionConfig):
     token to the next, in units of sparsity. baseline: subtracted from costs: none, as in the authors' code; or
     moving_average, the mean cost of earlier batches, which reduces the variance of the gradient and keeps its mean.
 
-    hardkuma: share: the target, of tokens whose gate is not 0. multiplier: its first value, above 0. multiplier_rate: its
-    speed: lambda <- lambda * exp(rate * average), as in the authors' code: never negative, it pushes the share down to the
-    target and fades below it. multiplier_range: [least, greatest], None: no bounds.
+    hardkuma: share: the target, of tokens whose gate is not 0. multiplier: its first value, above 0, which moves by
+    lambda <- lambda * exp(multiplier_rate * average), as in the authors' code, within multiplier_range.
 
-    decay: the part of a moving average, of costs or of (share - target), that stays at each batch; None: 0.9 for bernoulli,
-    0.99 for hardkuma.
+    decay: the part of a moving average, of costs or of (share - target), that stays at each batch; None: 0.9 and 0.99.
     """
 
     sparsity: float = 3e-4

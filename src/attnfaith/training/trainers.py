@@ -44,8 +44,7 @@ class AttentionTrainer(BaseTrainer):
     Data are splits encoded by `attnfaith.data.tokenization.encode`.
 
     Logs hold the mean of each penalty, unweighted, over the texts where it is defined, and the number of the other texts
-    (`diversity_undefined`); evaluations hold the means. The loss includes the weighted penalties. The layer that predicts
-    masked words is in the checkpoints, but no part of `trained_model`.
+    (`diversity_undefined`); evaluations hold the means. The layer that predicts masked words is in the checkpoints alone.
 
     Raises AttnfaithError for a class without training instances, an undefined metric of selection, and penalties that model,
     data or tokenizer have nothing for; DivergedError as `BaseTrainer`.

@@ -25,11 +25,10 @@ PREDICTION = "word_prediction"
 class WordStates(NamedTuple):
     """One forward pass.
 
-    attended (B,L) bool: the positions that share attention: words without markers and padding; in a pretrained model
-    markers too. attention (B,L), or (B,A,L) of heads: the weight of each position. scores: the input of the softmax that
-    gives the attention, in its shape, up to a constant per text; None for another projection.
-    vectors (B,L,E): word vectors. states (B,L,H): of words. Both None for a pretrained model. impermissible (B,L): 1 on
-    impermissible words; None where the data mark none.
+    attended (B,L) bool: the positions that share attention: words, in a pretrained model markers too. attention (B,L), or
+    (B,A,L) of heads: the weight of each position. scores: the input of the softmax that gives the attention, in its shape;
+    None for another projection. vectors (B,L,E): word vectors; states (B,L,H): of words; both None for a pretrained model.
+    impermissible (B,L): 1 on impermissible words; None where the data mark none.
     """
 
     attended: torch.Tensor
@@ -47,9 +46,13 @@ class ClassifierReader:
     """
 
     def __init__(self, model, seed: int | None = None):
-        self.model = model
-        if seed is not None:
-            setattr(model, PREDICTION, prediction_layer(model.config.hidden_size, model.get_input_embeddings(), seed))
+        self.model, table, size = model, model.get_input_embeddings(), model.config.hidden_size
+        if seed is not None:  # initialised as torch does, but from a random stream of its own
+            layer = nn.Linear(size, table.num_embeddings, device="meta").to_empty(device="cpu")
+            stream = torch.Generator().manual_seed(seed)
+            for parameter in layer.parameters():
+                nn.init.uniform_(parameter, -(size**-0.5), size**-0.5, generator=stream)
+            setattr(model, PREDICTION, layer.to(table.weight.device))
 
     @contextmanager
     def reading(self, inputs: Mapping[str, torch.Tensor]) -> Iterator[dict]:
@@ -69,22 +72,13 @@ class ClassifierReader:
     def word_states(self, inputs: Mapping[str, torch.Tensor], outputs, read: Mapping) -> WordStates:
         """Return the words of a pass that was read."""
         config = self.model.config
-        words = self.model.attendable(*(inputs.get(name) for name in ("input_ids", "attention_mask", "token_type_ids")))
+        words = self.model.attendable(inputs["input_ids"], inputs["attention_mask"], inputs.get("token_type_ids"))
         scores = read["scores"] if config.projection == "softmax" else None
         return WordStates(words, outputs.attention, scores, read["vectors"], read["encoded"][0])
 
     def word_logits(self, states: torch.Tensor) -> torch.Tensor:
         """Return what states (N,H) predict over the vocabulary: (N,V)."""
         return getattr(self.model, PREDICTION)(states)
-
-
-def prediction_layer(size: int, vectors: nn.Embedding, seed: int) -> nn.Linear:
-    """Return a layer from states to words, initialised as torch does, but from a random stream of its own."""
-    layer = nn.Linear(size, vectors.num_embeddings, device="meta").to_empty(device="cpu")
-    stream = torch.Generator().manual_seed(seed)
-    for parameter in layer.parameters():
-        nn.init.uniform_(parameter, -(size**-0.5), size**-0.5, generator=stream)
-    return layer.to(vectors.weight.device)
 
 
 class PretrainedReader:
