@@ -205,7 +205,7 @@ def convolutions(folder):
     ("spoil", "reason"),
     [
         (truncated, "cannot be used"),
-        (larger_tokenizer, "another model"),
+        (larger_tokenizer, "different models"),
         (convolutions, r"^model\.pretrained='.*copied' cannot be used: the attention of .* check 'separation'"),
     ],
 )
