@@ -136,8 +136,11 @@ def test_a_run_a_record_and_a_folder_of_runs(many):
         ("show sparse t/0055", "did you mean 't/005'"),
         ("compare sparse", "a comparison needs two models or more; given: sparse"),
         ("measure soft/seed_1/record.parquet", "record.parquet is a file; .* needs the folder of a run"),
-        ("push alice/tiny --to x --dry-run", "`attnfaith reproduce alice/tiny` makes one"),
-        ("roar alice/tiny --output x", "`attnfaith reproduce alice/tiny` makes one"),
+        (
+            "push alice/tiny --to x --dry-run",
+            "no folder of a run at alice/tiny; .* `attnfaith reproduce OWNER/NAME`",
+        ),
+        ("roar alice/tiny --output x", "no folder of a run at alice/tiny; .* `attnfaith reproduce OWNER/NAME`"),
         ("measure alice/tiny", "cannot be looked up"),
     ],
 )

@@ -23,7 +23,7 @@ from tests.stages import Text, embedded_of, inputs_of, logits_at
 TOKENS, HIDDEN, REPROJECTED = LeaveOneOut.columns
 FALLS, FALLS_HIDDEN = Occlusion.columns
 LEVELS = (*HIERARCHIES, "word")
-MARK, UNKNOWN = 4, 1
+MARK = 4
 
 
 def distance(first, second):
@@ -119,8 +119,6 @@ def test_one_token_holding_nearly_all_weight(readout, tiny_model):
 def occluded(model, batch, by, output):
     """f - f with each item's embeddings replaced, or barred from attention, one pass each."""
     items, embedded = model.items(**inputs_of(batch)), embedded_of(model, batch)
-    table = classifier_of(model).get_input_embeddings()
-    filling = table(torch.tensor(UNKNOWN)) if by == "unknown" else torch.zeros(embedded.shape[-1], dtype=embedded.dtype)
 
     def value(logits):
         p = logits.softmax(-1)[predicted]
@@ -132,13 +130,13 @@ def occluded(model, batch, by, output):
         if by == "mask":
             changed = torch.from_numpy(text.logits(text.reprojected([place])))
         else:
-            points = torch.where((items == number).unsqueeze(-1), filling, embedded)
+            points = torch.where((items == number).unsqueeze(-1), 0.0, embedded)
             changed = logits_at(model, batch, points, items=items)[0]
         falls.append(value(whole) - value(changed))
     return falls
 
 
-@pytest.mark.parametrize(("by", "output"), [("zero", "logit"), ("unknown", "log_odds"), ("mask", "probability")])
+@pytest.mark.parametrize(("by", "output"), [("zero", "logit"), ("zero", "log_odds"), ("mask", "probability")])
 @pytest.mark.parametrize("hierarchy", LEVELS)
 def test_occlusion_by_brute_force(hierarchy, by, output, tiny_model, tiny_rows, tiny_batch):
     for encoder, query, readout in (("bilstm", "text", "tanh"), ("transformer", "learned", "affine")):
@@ -151,8 +149,8 @@ def test_occlusion_by_brute_force(hierarchy, by, output, tiny_model, tiny_rows, 
         assert max(np.abs(falls).max() for falls in columns) > 1e-3
 
 
-def check_changes(encoder, lengths, edge=(0, 0), replaces=False, alignment="additive", query="learned", classes=3):
-    """Sums under attention of every changed text against the text itself, read alone."""
+def check_deletions(encoder, lengths, edge=(0, 0), alignment="additive", query="learned", classes=3):
+    """Sums under attention of every shorter text against the text itself, read alone."""
     embedded, present = small_encoders.texts(lengths)
     mask = present.clone()
     for row, length in enumerate(lengths):
@@ -165,19 +163,13 @@ def check_changes(encoder, lengths, edge=(0, 0), replaces=False, alignment="addi
     random = torch.Generator().manual_seed(3)
     queries = torch.randn(len(lengths), SIZE, dtype=torch.float64, generator=random) if query == "text" else None
     values = None if classes is None else torch.randn(classes, SIZE, dtype=torch.float64, generator=random)
-    filling = embedded.flip(1) + 1 if replaces else None
     with torch.no_grad():
         states, _ = encoder(embedded, present)
-        changes = lstm.Changes(encoder, module, config, queries, values, filling)
-        sums = changes.sums(embedded, states, present, mask)
+        sums = lstm.Deletions(encoder, module, config, queries, values).sums(embedded, states, present, mask)
         assert (sums[~mask] == 0).all()
         for row, place in mask.nonzero().tolist():
-            alone, left = embedded[row, : lengths[row]].clone(), mask[row, : lengths[row]]
-            if replaces:
-                alone[place] = filling[row, place]
-            else:
-                stays = torch.arange(lengths[row]) != place
-                alone, left = alone[stays], left[stays]
+            stays = torch.arange(lengths[row]) != place
+            alone, left = embedded[row, : lengths[row]][stays], mask[row, : lengths[row]][stays]
             if not left.any():
                 close(sums[row, place], torch.zeros_like(sums[row, place]))
                 continue
@@ -203,25 +195,23 @@ def test_a_subclass_reads_by_its_own_forward_pass(tiny_model, tiny_rows, tiny_ba
 @given(
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5),
     edge=st.tuples(st.integers(0, 2), st.integers(0, 2)),
-    replaces=st.booleans(),
     alignment=st.sampled_from(list(ALIGNMENTS)),
     query=st.sampled_from(["learned", "text"]),
     classes=st.sampled_from([None, 2]),
 )
-def test_an_lstm_on_texts_of_many_lengths(lengths, edge, replaces, alignment, query, classes):
-    """Markers at either end are read and not changed; values are of classes, or the states themselves."""
-    check_changes(build("bilstm"), [length + sum(edge) for length in lengths], edge, replaces, alignment, query, classes)
+def test_an_lstm_on_texts_of_many_lengths(lengths, edge, alignment, query, classes):
+    """Markers at either end are read and not deleted; values are of classes, or the states themselves."""
+    check_deletions(build("bilstm"), [length + sum(edge) for length in lengths], edge, alignment, query, classes)
 
 
 @pytest.mark.parametrize("forgets", [True, False])
-@pytest.mark.parametrize("replaces", [True, False])
-def test_changes_that_an_lstm_forgets(replaces, forgets, monkeypatch):
-    """Once the forget gates let a change go, the rest is that of the whole text, also when shorter texts have ended."""
+def test_deletions_that_an_lstm_forgets(forgets, monkeypatch):
+    """Once the forget gates let a deletion go, the rest is that of the whole text, also when shorter texts have ended."""
     encoder = build("bilstm")
     for layer in encoder.directions:
         layer.weight_hh_l0.data *= 0.05
         layer.bias_ih_l0.data[SIZE // 2 : SIZE] = -4.0 if forgets else 40.0
     inner, answers = lstm.forgotten, []
     monkeypatch.setattr(lstm, "forgotten", lambda *rows: answers.append(inner(*rows)) or answers[-1])
-    check_changes(encoder, (40, 25, 40), (1, 1), replaces)
+    check_deletions(encoder, (40, 25, 40), (1, 1))
     assert sum(answers) > 40 if forgets else answers and not any(answers)

@@ -176,7 +176,7 @@ def test_refusals(make_batch):
         with pytest.raises(ValueError, match="no rule for Unknown"):
             call()
     bart = SelfAttention(classifier("bart"))
-    with pytest.raises(SubjectError, match="chefer goes through layers of self-attention, and this model has 6 maps"):
+    with pytest.raises(SubjectError, match="'chefer' needs 'stacked maps'"):
         run(Chefer, bart, Batch.of(texts(bart.model), bart))
 
 

@@ -1,6 +1,6 @@
 """Logits of a text that lacks one token, or one token's state, for every token.
 
-Shapes: B instances, T tokens, E embedding, H hidden, C classes. Logits are (B,T,C); where there is no token they are 0,
+Shapes: B instances, T tokens, H hidden, C classes. Logits are (B,T,C); where there is no token they are 0,
 which means nothing.
 """
 
@@ -9,15 +9,15 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from attnfaith.importance.lstm import Changes
+from attnfaith.importance.lstm import Deletions
 from attnfaith.models.decoders import state_of
 from attnfaith.models.encoders import BiLSTM
 from attnfaith.subjects import Batch, Pooled, Subject
 from attnfaith.subjects.pooled import text_of
-from attnfaith.subjects.text_parts import TOKENS_AT_ONCE, item_places, read_parts
+from attnfaith.subjects.text_parts import read_parts
 
 
-ABSENCES = {"delete": "deleted", "retokenise": "retokenised", "mask_token": "mask_token", "hide": "hidden"}
+ABSENCES = {"delete": "deleted", "retokenise": "retokenised", "mask_token": "mask_token", "hide": "hidden", "zero": "zero"}
 """Ways of taking a token away, as measures name them, and what `subjects.text_parts.read_parts` calls them."""
 PLACES_AT_ONCE = 2**19  # weights of attentions dealt with together
 
@@ -29,58 +29,25 @@ def without_token(subject: Subject, batch: Batch, absent: str = "deleted") -> to
     absent: one of `subjects.text_parts.ABSENT`, which lists what each needs.
     """
     if ("without", absent) not in batch.results:
-        if absent == "deleted" and _has_engine(subject):
-            logits = _logits_of_changes(subject, batch)
+        encoder = subject.classifier.model.encoder if "layers" in subject.capabilities else None
+        if absent == "deleted" and type(encoder) is BiLSTM and subject.level != "word":
+            logits = _in_one_pass(subject, batch)
         else:
             parts = [~np.eye(count, dtype=bool) for count in subject.attendable(batch).sum(1).tolist()]
-            logits = _at_tokens(subject, batch, read_parts(subject, batch, parts, absent))
+            values = torch.from_numpy(np.concatenate(read_parts(subject, batch, parts, absent))).to(subject.device)
+            mask = subject.attendable(batch)
+            logits = values.new_zeros(*mask.shape, subject.num_labels).index_put(mask.nonzero(as_tuple=True), values)
         batch.results["without", absent] = logits
     return batch.results["without", absent]
 
 
-@torch.no_grad()
-def with_token_replaced(subject: Subject, batch: Batch, filling: torch.Tensor) -> torch.Tensor:
-    """Logits of the text with the embeddings of each token replaced by filling (E,) ("embeddings")."""
-    if _has_engine(subject):
-        return _logits_of_changes(subject, batch, filling)
-    places, logits = item_places(subject, batch), []
-    for row, count in enumerate(subject.attendable(batch).sum(1).tolist()):
-        text = batch.alone(row)
-        item_numbers, embedded = places[row, : text["input_ids"].shape[1]], subject.embed(text)
-        text_logits = [embedded.new_zeros(0, subject.num_labels)]
-        for tokens in torch.arange(count, device=item_numbers.device).split(max(1, TOKENS_AT_ONCE // len(item_numbers))):
-            replaced = torch.where((item_numbers == tokens.unsqueeze(1)).unsqueeze(2), filling.to(embedded), embedded)
-            text_logits.append(subject.predict(text.take(torch.zeros_like(tokens)), replaced))
-        logits.append(torch.cat(text_logits).double().cpu().numpy())
-    return _at_tokens(subject, batch, logits)
-
-
-def _at_tokens(subject: Subject, batch: Batch, logits: list[np.ndarray]) -> torch.Tensor:
-    """Logits (T_b,C) of each instance at the places of its tokens."""
-    mask = subject.attendable(batch)
-    values = torch.from_numpy(np.concatenate(logits)).to(mask.device)
-    return values.new_zeros(*mask.shape, subject.num_labels).index_put(mask.nonzero(as_tuple=True), values)
-
-
-def _has_engine(subject: Subject) -> bool:
-    """Whether one pass reads all changed texts: attention is over what a `BiLSTM`, no subclass of it, reads."""
-    return "layers" in subject.capabilities and subject.level != "word" and type(subject.classifier.model.encoder) is BiLSTM
-
-
-def _logits_of_changes(subject: Pooled, batch: Batch, filling: torch.Tensor | None = None) -> torch.Tensor:
-    """Logits (B,T,C) of our classifiers without each item, or with the embeddings of each replaced by filling (E,)."""
-    text, encoded, model = text_of(batch), subject.encoded(batch), subject.classifier
-    if filling is not None:
-        filling = filling.expand(*text["input_ids"].shape, -1)
-        if subject.level == "sentence":
-            _, _, _, state = model.model.texts(**text)
-            filling, _, _ = model.model.sentence_reader(filling, subject.items(batch), state)
-    read = model.model.read(**text)  # a sentence is read by itself: without another one its vector is the same
+def _in_one_pass(subject: Pooled, batch: Batch) -> torch.Tensor:
+    """Logits (B,T,C) of a classifier whose attention is over what a `BiLSTM` reads, without each item."""
+    encoded, model = subject.encoded(batch), subject.classifier
+    read = model.model.read(**text_of(batch))  # a sentence is read by itself: without another one its vector is the same
     values, bias = model.decoder_weights(encoded.query) if model.affine else (None, None)
-    changes = Changes(
-        model.model.encoder, model.model.alignment, model.config, state_of(encoded.query), values, filling=filling
-    )
-    sums = changes.sums(read.inputs, encoded.hidden, read.present, encoded.mask)
+    deletions = Deletions(model.model.encoder, model.model.alignment, model.config, state_of(encoded.query), values)
+    sums = deletions.sums(read.inputs, encoded.hidden, read.present, encoded.mask)
     if values is None:
         logits = model.classify(sums, None if encoded.query is None else encoded.query[:, None])
     else:

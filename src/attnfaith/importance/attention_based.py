@@ -25,11 +25,9 @@ from attnfaith.support.draws import generator
 class AttentionNorm(Measure):
     """Attention times the length of what it weighs (Kobayashi et al. 2020).
 
-    The length of each summand of what attention makes: a small weight on a long vector may add more than a large weight on a
-    short vector. It does not show where a summand points, nor whether the decoder reads it: compare `exact_contribution`.
-
-    At the word level of a hierarchical model h is the state of a word, and a its sentence's attention times its weight in
-    the sentence.
+    A small weight on a long vector may add more than a large weight on a short vector. It does not show where a summand
+    points, nor whether the decoder reads it: compare `exact_contribution`. At the word level of a hierarchical model h is
+    the state of a word, and a its sentence's attention times its weight in the sentence.
 
     Source: Kobayashi et al. 2020; for pooled states with the identity as the transformation of what is weighed.
     """

@@ -128,10 +128,8 @@ class GlobEnc(_RolledOut):
 
     In every layer N_ij is the length of what j adds to the result at i: its projected values, weighed and summed over the
     heads, at i itself the state, both through the norms of the layer with their scales held. What the feed-forward part
-    reads is left out, the residual connection around it and the norm after it are not. The residual connection is in N, so
-    no identity is added. Scores are divided by their sum since products of lengths grow without bound; this changes no
-    order. In a layer whose norms stand before its parts nothing lies on the way but sums. The vectors cost about as much as
-    the reading.
+    reads is left out, the residual connection around it and the norm after it are not; so no identity is added. Scores are
+    divided by their sum, which changes no order. The vectors cost about as much as the reading.
 
     Source: Modarressi et al. 2022.
     """
@@ -185,9 +183,8 @@ class ValueZeroing(_RolledOut):
     """Value zeroing (Mohebbi et al. 2023): how far each layer turns a token's state when another's values are zeros.
 
     The identity is not added, since a layer's result has its residual connection in it. The result is that of the layer
-    itself, before a norm that a model may have after its last one. Each share is right to about 1e-4 of itself in float32.
-
-    A text is read once, and once more for each of its positions, markers included: all layers in one pass.
+    itself, before a norm that a model may have after its last one. Each share is right to about 1e-4 of itself in float32. A
+    text is read once, and once more for each of its positions, markers included: all layers in one pass.
 
     Source: Mohebbi et al. 2023.
     """

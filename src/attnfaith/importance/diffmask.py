@@ -10,12 +10,11 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-from pydantic import Field
 
 import attnfaith
 from attnfaith.data.fingerprint import digest_data
@@ -32,10 +31,6 @@ from attnfaith.support.files import write_atomically
 
 FOLDER = "gates"
 """Where a run keeps what it trained."""
-GatesFile = Annotated[
-    Annotated[str, Field(min_length=1)] | None,
-    Field(description="the path of a file of gates, or None for those of a run"),
-]
 EVERY, STEP = 6, 0.5
 """Lookahead: after so many updates, this far from where the last such look ended to where they led."""
 PLACEHOLDER_RATE, MULTIPLIER_RATE = 1e-3, 0.1
@@ -55,18 +50,15 @@ class DiffMask(Measure):
 
     A gate z in 0..1 of each token is made of the model's own states by a small network that was trained once for all texts:
     an embedding h becomes z h + (1 - z) b, b a placeholder, and as few gates are open as keep KL(p || p masked) near
-    `margin` nats. Layer l's gates see (h_0, h_l), and gates of layers 0..l are multiplied. What is scored is P(z > 0), the
-    score of the authors' code; nothing is drawn. So a token is scored without a look at what the model predicts for this
-    text without it: an explanation that is learnt may be wrong of a text unlike those it was learnt on, and the log of the
-    training says how far the model, masked, was from its prediction.
+    `margin` nats. Layer l's gates see (h_0, h_l), and gates of layers 0..l are multiplied. What is scored is P(z > 0);
+    nothing is drawn. So a token is scored without a look at what the model predicts for this text without it, and the log of
+    the training says how far the model, masked, was from its prediction.
 
-    gates: the file of trained gates. All other options are of the training that a run does for itself, where `gates` is not
-    given. margin: the divergence KL(p || p masked), in nats, up to which a mask is free. placeholder: of what is masked,
-    "learned" or "zeros"; a learned one may come to stand for a class, whose texts then need no token. The best epoch has the
-    fewest open gates among those that, on the validation texts, diverge by at most 0.8 nats and keep three quarters of the
-    predicted classes; it is the last where none does. Batches, margin and bounds are the authors'; what differs
-    `train_gates` says. The gates' learning rate is ten times theirs, for far fewer steps. The run's seed draws the training.
-    Raises FileError for a file that holds no gates.
+    gates: the file of trained gates. All other options are of the training that a run does for itself without `gates`.
+    margin: the divergence, in nats, up to which a mask is free. placeholder: "learned" or "zeros"; a learned one may come to
+    stand for a class, whose texts then need no token. The best epoch has the fewest open gates among those that, on the
+    validation texts, diverge by at most 0.8 nats and keep three quarters of the predicted classes; it is the last where none
+    does. The run's seed draws the training. Raises FileError for a file that holds no gates.
 
     Source: De Cao et al. 2020, section 2.
     """
@@ -97,7 +89,7 @@ class DiffMask(Measure):
     placeholder: Literal["learned", "zeros"] = "learned"
     learning_rate: Positive = 3e-3
     warmup_steps: Natural = 100
-    gates: GatesFile = None
+    gates: str | None = None
 
     def __post_init__(self):
         changed = [name for name, value in self.settings.items() if value != self.options()[name]]
@@ -176,10 +168,9 @@ def _short(content: bytes) -> str:
 def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Callable = print, **settings) -> Path:
     """Train gates of a subject on encoded texts (`Subject.rows`) and write them to a safetensors file; returns its path.
 
-    The log, one row an epoch and layer with divergence, multiplier, open gates and kept classes, is written beside it, its
-    name ending in .csv. settings: options of `DiffMask`; the texts are all used. The file holds the digest of the model, the
-    settings, and the number of texts. Raises SubjectError for a subject that lacks what gates need, ValueError for a setting
-    that is wrong and as `train_gates` does.
+    The log, one row an epoch and layer by LOG, is written beside it, its name ending in .csv. settings: options of
+    `DiffMask`; the texts are all used. Raises SubjectError for a subject that lacks what gates need, ValueError for a
+    setting that is wrong and as `train_gates` does.
     """
     measure, path = DiffMask(**settings), Path(path)
     require(subject, DiffMask.needs, "diffmask")
@@ -209,16 +200,12 @@ def train_gates(
     the log, by LOG.
 
     Each step draws a layer l and reads a batch: with gates z drawn for each token, loss = m_l (KL(p || p masked) - margin) +
-    the mean of P(gate open), in which m_l > 0, the layer's multiplier, goes up that loss while the gates go down it. rows,
-    validation: data sets as the subject's `rows` makes them; texts without tokens are left out. measure: its options are
-    those of the training. say: called with a line about every epoch.
+    the mean of P(gate open), in which m_l > 0, the layer's multiplier, goes up that loss while the gates go down it. Texts
+    without tokens are left out. measure: its options are those of the training. say: called with a line an epoch.
 
-    Three things differ from the authors' code, without which the outcome hung on the seed and on the rounding of the
-    processor: gates stayed open, or all shut for good. The penalty is that of their paper; their code takes log P(gate
-    open), whose slope grows without bound as a gate shuts. Gates go down by Adam, not by centred RMSprop, which divides by
-    the spread of slopes: a difference of nearly equal numbers while gates hardly move. A multiplier goes up as exp(rate
-    (KL - margin)) (Rezende & Viola 2018, algorithm 1), in proportion to how far the divergence is off, and falls slowly
-    below the margin; steps of one size overshoot.
+    The authors' code takes log P(gate open), whose slope grows without bound as a gate shuts, centred RMSprop, and steps of
+    one size for the multiplier: gates stayed open, or all shut for good. Here the penalty is that of their paper, the
+    optimiser Adam, and a multiplier goes up as exp(rate (KL - margin)) (Rezende & Viola 2018, algorithm 1).
 
     The same arguments on the same machine give the same gates. Raises ValueError where no text has a token, and where gates
     or multiplier stop being numbers.

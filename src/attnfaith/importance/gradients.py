@@ -1,5 +1,7 @@
 """Measures by one gradient of a text, and how states depend on tokens."""
 
+from typing import ClassVar
+
 import torch
 
 from attnfaith.importance.input_gradients import differentiable, gradients, input_slopes, item_norms, odds_slopes, with_dtype
@@ -30,13 +32,12 @@ class Gradient(Measure):
 
     A model with many heads and layers has the gradient of captum's InputXGradient, through attention; take
     `gradient_attention_held` for the one that holds attention fixed. A model with one attention over states has the gradient
-    of Jain & Wallace: attention is detached after the projection, so the gradient flows through the values only, and through
-    the encoder to neighbouring tokens. With two classes the predicted class and class 1 give the same number. For states it
-    is p(1-p) a_t |s_t| in closed form, s the difference of logits a state adds to the context; at the word level of a
-    hierarchical model, where the sentence encoder reads on, no closed form holds.
+    of Jain & Wallace: attention is detached after the projection, so the gradient flows through the values and the encoder
+    only. For states it is p(1-p) a_t |s_t| in closed form, s the difference of logits a state adds to the context; at the
+    word level of a hierarchical model no closed form holds.
 
-    It is computed by log-odds, dp = p(1-p) df: a softmax would be flat above a difference of logits of 17 in float32, and in
-    float64 lose the winning class's part of the gradient above 37. Values are not divided by their sum; ranks are the same.
+    It is computed by log-odds, dp = p(1-p) df: a softmax would be flat above a difference of logits of 17 in float32. Values
+    are not divided by their sum; ranks are the same.
 
     Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
     """
@@ -53,13 +54,10 @@ class Gradient(Measure):
         ),
     }
 
-    @staticmethod
-    def holds(subject) -> bool:
-        """Whether attention is held fixed."""
-        return subject.capabilities >= STATES | HELD
+    held: ClassVar[bool] = False  # attention is held fixed in a stack of layers, too
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        (slopes,) = odds_slopes(subject, batch, [self.holds(subject)])
+        (slopes,) = odds_slopes(subject, batch, [self.held or subject.capabilities >= STATES | HELD])
         odds = slopes.f
         is_value = getattr(subject, "output", "classes") == "values"
         spread = torch.ones_like(odds) if is_value else odds.sigmoid() * (-odds).sigmoid()  # p(1-p)
@@ -84,24 +82,18 @@ class GradientAttentionHeld(Gradient):
     columns = {
         "importance_gradient_attention_held": score(f"|sum_d x_d dp/dx_d|, {ITEM}, {PROBABILITY}; {HELD_FIXED}"),
     }
-
-    @staticmethod
-    def holds(subject) -> bool:
-        """True: attention is held fixed."""
-        return True
+    held = True
 
 
 @register
 class GradientNorm(Measure):
     """Gradient importance as Meister et al. (2021) define it: the L2 norm of the logit's gradient, through attention or not.
 
-    The length of the steepest ascent of the prediction in each token's embedding, and in each token's state.
-
-    With two classes f is the single logit of a sigmoid model, with more the logit of "this class or another". Where
-    attention is held fixed the state of token t has a_t ||df/dc||_2, c the context: the order of the states is that of
-    attention whatever the model, also of an untrained one. At the word level of a hierarchical model c is not the states'
-    average, so that this does not hold. Norms are not divided by their sum (their eq. 4 does); ranks and entropies are the
-    same.
+    The length of the steepest ascent of the prediction in each token's embedding, and in each token's state. With two
+    classes f is the single logit of a sigmoid model, with more the logit of "this class or another". Where attention is held
+    fixed the state of token t has a_t ||df/dc||_2, c the context: the order of the states is that of attention whatever the
+    model, but at the word level of a hierarchical one. Norms are not divided by their sum (their eq. 4 does); ranks and
+    entropies are the same.
 
     Source: Meister et al. 2021, eq. 4; held fixed as in Jain & Wallace 2019, section 4.1.
     """
@@ -163,11 +155,10 @@ class GradientHiddenToInput(Measure):
 
         g_p(i) = ||d ||h_p||_2 / d x_i||_2 / sum_k ||d ||h_p||_2 / d x_k||_2
 
-    for state p and the embedding x_i of token i; p, i and k run over the attendable tokens. A row of g is undefined where
-    all its gradients are 0: a state of length 0, or one that depends on no token. The second text of a pair does not reach
-    the states and is not counted. In a hierarchical model p, i and k are sentences, and x_i the embeddings of all words of
-    one as one vector; at its word level they are all words of the document, and a word's state depends on its sentence
-    alone.
+    for state p and the embedding x_i of token i; p, i and k run over the attendable tokens, in a hierarchical model over
+    sentences, with the embeddings of all words of one as one vector, or at its word level over all words. A row of g is
+    undefined where all its gradients are 0: a state of length 0, or one that depends on no token. The second text of a pair
+    does not reach the states and is not counted.
 
     One backward pass for each place of the longest text, in float64: a Transformer as it is drawn makes all states equally
     long but for the epsilon of its norms.

@@ -21,7 +21,6 @@ from attnfaith.subjects.translator import CrossAttention
 
 
 UNDEFINED = "where the line leaves float range, or max_steps points do not give its integral to the tolerance"
-OF_STATES = "the same for encoder states"
 RESIDUAL = {"undefined": "where the line leaves float range", "tolerance": 2}  # what rounding and the points leave
 
 
@@ -108,7 +107,9 @@ class IntegratedGradients(TargetMeasure):
             needs=STATES,
         ),
         **{
-            f"integrated_gradients_{number}{ending}": Column(**fields, needs=needs, doc=doc if not ending else OF_STATES)
+            f"integrated_gradients_{number}{ending}": Column(
+                **fields, needs=needs, doc=doc if not ending else "the same for encoder states"
+            )
             for number, fields, doc in (
                 ("residual", RESIDUAL, "sum of the tokens' parts - (f - f at the baseline), in units of f"),
                 ("error", RESIDUAL, "the estimated error of the token's part that is least certain, in units of f"),
@@ -185,11 +186,9 @@ class DeepLift(TargetMeasure):
     """DeepLIFT (Shrikumar et al. 2017), rescale rule: finite differences to a baseline instead of slopes.
 
     Where a tanh, a sigmoid or a ReLU stands between, the multiplier m goes through it by (f(x) - f(b)) / (x - b), of the
-    text and of the text with all its tokens at their baseline, instead of by its slope, as in captum. Nothing else in these
-    models has this rule: what projections, self-attention, layer normalisation, GELU and SiLU, products with
-    attention, and the steps of an LSTM or GRU do is taken by its slope at the text, so that for a BiLSTM this is nearer to
-    gradient times input than to the paper. `deeplift_residual` is what this misses; it is 0 for a model of dense layers,
-    nonlinearities and uniform attention.
+    text and of the text with all its tokens at their baseline, as in captum. All else, such as projections, self-attention,
+    layer normalisation and the steps of an LSTM or GRU, is taken by its slope at the text, so that for a BiLSTM this is
+    nearer to gradient times input than to the paper. `deeplift_residual` is what this misses.
 
     baseline: zeros, the embedding of padding, or the mean of those of the vocabulary but padding's.
 

@@ -7,14 +7,7 @@ from typing import Literal
 
 import torch
 
-from attnfaith.importance.ablation import (
-    ABSENCES,
-    with_token_replaced,
-    without_state,
-    without_state_reprojected,
-    without_token,
-)
-from attnfaith.importance.input_gradients import item_sums
+from attnfaith.importance.ablation import ABSENCES, without_state, without_state_reprojected, without_token
 from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, score, signed_score
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.subjects import per_token, require, whole_logits
@@ -22,7 +15,7 @@ from attnfaith.subjects.text_parts import ABSENT
 
 
 Way = Literal["delete", "retokenise", "mask_token", "hide"]
-OcclusionWay = Literal["delete", "zero", "unknown", "mask", "retokenise", "mask_token", "hide"]
+OcclusionWay = Literal["delete", "zero", "mask", "retokenise", "mask_token", "hide"]
 DISTANCE = "total variation distance of the prediction to that"
 REMOVED = "where the token's state alone is removed from attention: other states stay, the other"
 SHARE = {"range": (0.0, 1.0)}
@@ -41,12 +34,9 @@ class LeaveOneOut(Measure):
     Total variation distances between the prediction and the one without each token (two classes: |change of p|).
 
     Renormalising weights and projecting scores again are the same for softmax and uniform attention, not for sparse ones,
-    where re-projection can give tokens weight that had none. Where nothing remains (one token, or all weight on it and
-    renormalising) the context is the zero vector and the decoder's bias decides.
-
-    At the word level of a hierarchical model a word is deleted, and with it a sentence that it was the only word of. Words
-    whose weight or score is removed leave the sentence encoder another vector to read (`WordLevel`); re-projecting, at both
-    levels, is then not renormalising under any projection.
+    where re-projection can give tokens weight that had none. Where nothing remains the context is the zero vector and the
+    decoder's bias decides. At the word level of a hierarchical model a word is deleted, and with it a sentence that it was
+    the only word of; words whose weight or score is removed leave the sentence encoder another vector to read (`WordLevel`).
 
     by: another way to take the token away than "delete", for importance_leave_one_out alone, see `Occlusion`.
 
@@ -94,39 +84,17 @@ class LeaveOneOut(Measure):
         return {name: per_token(subject, batch, values) for name, values in named}
 
 
-WAYS = {
-    **{"delete": "token deletion", "zero": "embeddings", "unknown": "embeddings", "mask": "states"},
-    **{way: ABSENT[absent] for way, absent in ABSENCES.items()},
-}
-"""How a token may be taken away, and what a subject must be able to do for it."""
-
-
-def _falls(subject, batch, f, whole: torch.Tensor, by: str) -> torch.Tensor:
-    """By how much f falls (B,T) from `whole` (B,1), exactly 0 where what takes a token's place is what was there."""
-    if by == "mask" or (by == "delete" and "states" in subject.capabilities and not subject.contextual):
-        falls = whole - f(without_state_reprojected(subject, subject.encoded(batch)))
-        return falls.masked_fill((subject.attention(batch) == 0) & subject.ignores_weightless, 0.0)
-    if by in ABSENCES:
-        return whole - f(without_token(subject, batch, ABSENCES[by]))
-    embedded, items = subject.embed(batch), subject.items(batch)
-    filling = torch.zeros_like(embedded[0, 0]) if by == "zero" else subject.vocabulary()[subject.unknown_token_id]
-    differs = (embedded != filling).any(-1)
-    same = ~differs if items is None else item_sums(differs.double(), items) == 0
-    return (whole - f(with_token_replaced(subject, batch, filling))).masked_fill(same, 0.0)
-
-
 @register
 class Occlusion(TargetMeasure):
     """Occlusion (Zeiler & Fergus 2014; Li et al. 2016): by how much what is explained falls when a token is taken away.
 
-    leave_one_out is the distance of the whole prediction and has no sign. Exactly 0 where what takes a token's place is what
-    was there, and where a state without weight goes.
+    leave_one_out is the distance of the whole prediction and has no sign. Exactly 0 where a state without weight goes.
 
-    by: "delete", the token is gone and later ones move up; "zero", its embedding is 0; "unknown", it is the unknown word;
-    "mask", the encoder reads it and attention may not look at it, the scores of the others are projected again;
-    "retokenise", its characters are gone and the rest of the text is divided into tokens anew, which may be others;
-    "mask_token", the tokenizer's mask token is in its place; "hide", it keeps its place and no layer's attention may look at
-    it. Of a hierarchical model all words of a sentence are, and "zero" and "unknown" leave a sentence of as many words.
+    by: "delete", the token is gone and later ones move up; "zero", its embedding is 0; "mask", the encoder reads it and
+    attention may not look at it, the scores of the others are projected again; "retokenise", its characters are gone and the
+    rest of the text is divided into tokens anew, which may be others; "mask_token", the tokenizer's mask token is in its
+    place; "hide", it keeps its place and no layer's attention may look at it. Of a hierarchical model all words of a
+    sentence are.
 
     Source: Zeiler & Fergus 2014; Li et al. 2016 ("erasure"); the state's as in Jain & Wallace 2019, algorithm 1.
     """
@@ -151,7 +119,8 @@ class Occlusion(TargetMeasure):
 
     def check(self, subject, dataset) -> None:
         """Raise ValueError where the model lacks the class, SubjectError where it cannot take tokens away in this way."""
-        require(subject, {WAYS[self.by]}, f"occlusion with by='{self.by}'")
+        need = "states" if self.by == "mask" else ABSENT[ABSENCES[self.by]]
+        require(subject, {need}, f"occlusion with by='{self.by}'")
         super().check(subject, dataset)
 
     @torch.no_grad()
@@ -159,9 +128,16 @@ class Occlusion(TargetMeasure):
         self.check(subject, None)
         f = self.explained(subject, batch)
         whole = f(whole_logits(subject, batch)).unsqueeze(1)
-        columns = {"importance_occlusion": _falls(subject, batch, f, whole, self.by)}
-        if "states" in subject.capabilities:
-            (hidden, _, query), attention = subject.encoded(batch), subject.attention(batch)
+        pooled = "states" in subject.capabilities
+        attention = subject.attention(batch) if pooled else None
+        if self.by == "mask" or (self.by == "delete" and pooled and not subject.contextual):
+            falls = whole - f(without_state_reprojected(subject, subject.encoded(batch)))
+            falls = falls.masked_fill((attention == 0) & subject.ignores_weightless, 0.0)
+        else:
+            falls = whole - f(without_token(subject, batch, ABSENCES[self.by]))
+        columns = {"importance_occlusion": falls}
+        if pooled:
+            hidden, _, query = subject.encoded(batch)
             removed = f(without_state(subject, hidden, attention, query))
             columns["importance_occlusion_hidden"] = (whole - removed).masked_fill(attention == 0, 0.0)
         return {name: per_token(subject, batch, values) for name, values in columns.items()}

@@ -4,7 +4,6 @@ Shapes: B instances, L input positions, D what a position is given as, n points,
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -32,12 +31,11 @@ NEAR_START = tuple(10.0 ** -(4 * power) for power in range(1, 10))
 """Shares of the line at which f is read where it turns close to the start."""
 
 
-@dataclass
-class Line:
+class Line(NamedTuple):
     """A line for each instance, from `start` to `end` (B,L,D), of which `lengths` (B,) positions matter.
 
     value(points (n,l,D), rows (n,)) -> (n,): what is explained of the instances `rows`, each at its point; with gradients.
-    reached (B,): what is explained at `end`. at_once: how many positions are dealt with together.
+    reached (B,): what is explained at `end`.
     """
 
     start: torch.Tensor
@@ -45,29 +43,6 @@ class Line:
     lengths: torch.Tensor
     value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     reached: torch.Tensor
-
-    @property
-    def at_once(self) -> int:
-        return PLACES_AT_ONCE
-
-    def values(self, rows: torch.Tensor, shares: torch.Tensor, length: int) -> torch.Tensor:
-        """What is explained (R,S) of instances (R,) at shares (R,S) of their lines, of the first `length` positions."""
-        points, _ = self._points(rows, shares, length)
-        return self.value(points, rows.repeat_interleave(shares.shape[1])).view(shares.shape).double()
-
-    def slopes(self, rows: torch.Tensor, shares: torch.Tensor, length: int) -> torch.Tensor:
-        """Its slope in the share (R,S,length) as the sum of those of each position's own way there; float64."""
-        points, change = self._points(rows, shares, length)
-        with differentiable():
-            value = self.value(points.requires_grad_(), rows.repeat_interleave(shares.shape[1]))
-            (slopes,) = gradients(value, [points])
-        slopes = slopes.double().unflatten(0, shares.shape)
-        return (slopes * change.double().unsqueeze(1)).sum(-1)
-
-    def _points(self, rows, shares, length):
-        start, end = self.start[rows, :length], self.end[rows, :length]
-        points = start.unsqueeze(1) + shares[:, :, None, None].to(start.dtype) * (end - start).unsqueeze(1)
-        return points.flatten(0, 1), end - start
 
 
 class Parts(NamedTuple):
@@ -79,8 +54,7 @@ class Parts(NamedTuple):
     steps: torch.Tensor
 
 
-@dataclass
-class Intervals:
+class Intervals(NamedTuple):
     """Intervals of the lines of some instances; all but rows in float64.
 
     rows (I,): the instance of each. low, high (I,): its ends, as shares of the line. parts (I,L): what each position gets
@@ -93,33 +67,6 @@ class Intervals:
     parts: torch.Tensor
     errors: torch.Tensor
 
-    @classmethod
-    def integrated(cls, line: Line, rows: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> "Intervals":
-        """Intervals with the parts that gradients at their nodes give, and the difference of two rules as error."""
-        shares, long, short = _nodes(low, high)
-        slopes = shares.new_zeros(*shares.shape, line.end.shape[1])
-        for chosen, nodes, length in _pieces(line, rows, shares.shape[1]):
-            slopes[chosen, nodes, :length] = line.slopes(rows[chosen], shares[chosen, nodes], length)
-        parts, less = (torch.einsum("in,inl->il", weights, slopes) for weights in (long, short))
-        return cls(rows, low, high, parts, (parts - less).abs())
-
-    def __getitem__(self, chosen: torch.Tensor) -> "Intervals":
-        """The intervals where chosen (I,) is True."""
-        return Intervals(*(getattr(self, field.name)[chosen] for field in fields(self)))
-
-    def halved(self, line: Line) -> "Intervals":
-        """Both halves of each."""
-        middle = torch.where(_geometric(self.low, self.high), (self.low * self.high).sqrt(), (self.low + self.high) / 2)
-        low, high = torch.cat([self.low, middle]), torch.cat([middle, self.high])
-        return Intervals.integrated(line, self.rows.repeat(2), low, high)
-
-    def __add__(self, intervals: "Intervals") -> "Intervals":
-        return Intervals(*(torch.cat([getattr(part, field.name) for part in (self, intervals)]) for field in fields(self)))
-
-    def sums(self, values: torch.Tensor, count: int) -> torch.Tensor:
-        """values (I,L) summed over the intervals of each of `count` instances."""
-        return values.new_zeros(count, values.shape[1]).index_add(0, self.rows, values)
-
 
 def integrate(line: Line, max_steps: int, tolerance: float) -> Parts:
     """Integrate the gradient along the line of each instance, with as many points as it needs.
@@ -130,7 +77,10 @@ def integrate(line: Line, max_steps: int, tolerance: float) -> Parts:
     intervals, difference, rounding = _begin(line)
     steps = 15 * torch.bincount(intervals.rows, minlength=count)
     while True:
-        parts, errors = (intervals.sums(values, count) for values in (intervals.parts, intervals.errors))
+        parts, errors = (
+            values.new_zeros(count, values.shape[1]).index_add(0, intervals.rows, values)
+            for values in (intervals.parts, intervals.errors)
+        )
         error, largest, residual = errors.amax(1), parts.abs().amax(1), parts.sum(1) - difference
         uncertain = error > tolerance * largest + rounding  # never where it is NaN
         unfinished = uncertain | (residual.abs() > tolerance * torch.maximum(largest, difference.abs()) + rounding)
@@ -144,7 +94,10 @@ def integrate(line: Line, max_steps: int, tolerance: float) -> Parts:
         if not split.any():
             break
         steps += more * (steps + more <= max_steps)
-        intervals = intervals[~split] + intervals[split].halved(line)
+        rows, low, high, _, _ = (values[split] for values in intervals)
+        middle = torch.where(_geometric(low, high), (low * high).sqrt(), (low + high) / 2)
+        halves = _integrated(line, rows.repeat(2), torch.cat([low, middle]), torch.cat([middle, high]))
+        intervals = Intervals(*(torch.cat([old[~split], new]) for old, new in zip(intervals, halves, strict=True)))
     broken = ~residual.isfinite()
     residual[broken], error[broken] = torch.nan, torch.nan
     parts[broken | unfinished] = torch.nan
@@ -157,21 +110,38 @@ def _begin(line: Line) -> tuple[Intervals, torch.Tensor, torch.Tensor]:
     An instance has one interval, its whole line. Where f turns close to the start it has one for every four decades, down
     to where f no longer differs from that at the start.
     """
-    lines = torch.arange(len(line.end), device=line.end.device)
-    shares = line.end.new_tensor(NEAR_START, dtype=torch.float64)
-    values = _values(line, lines, torch.cat([shares.new_tensor([0.0]), shares[:2]]))
-    first, last = values[:, 0], torch.where(line.lengths > 0, line.reached, 0.0)  # of no text at all both ends are 0
+    lines, shares = torch.arange(len(line.end), device=line.end.device), [0.0, *NEAR_START]
+    first, *near = _values(line, lines, shares[:3]).unbind(1)
+    last = torch.where(line.lengths > 0, line.reached, 0.0)  # of no text at all both ends are 0
     difference, rounding = last - first, ROUNDING * (first.abs() + last.abs())
     small = STEEP * difference.abs() + rounding
-    turning = lines[((values[:, 1:] - first.unsqueeze(1)).abs() > small.unsqueeze(1)).any(1)]
+    turning = lines[((torch.stack(near) - first).abs() > small).any(0)]
     ends = {row: [1.0, 0.0] for row in lines.tolist()}
-    for row, near in zip(turning.tolist(), _values(line, turning, shares), strict=True):
-        differs = ((near - first[row]).abs() > small[row]).nonzero()
+    for row, values in zip(turning.tolist(), _values(line, turning, shares[1:]), strict=True):
+        differs = ((values - first[row]).abs() > small[row]).nonzero()
         ends[row] = [1.0, *NEAR_START[: 2 + int(differs.max())], 0.0]
     intervals = [(row, low, high) for row, bounds in ends.items() for high, low in pairwise(bounds)]
-    rows = torch.tensor([row for row, _, _ in intervals], dtype=torch.int64, device=lines.device)
-    low, high = (shares.new_tensor([interval[place] for interval in intervals]) for place in (1, 2))
-    return Intervals.integrated(line, rows, low, high), difference, rounding
+    rows, low, high = line.end.new_tensor(intervals, dtype=torch.float64).reshape(-1, 3).unbind(1)
+    return _integrated(line, rows.long(), low, high), difference, rounding
+
+
+@torch.no_grad()
+def _values(line: Line, rows: torch.Tensor, shares: list[float]) -> torch.Tensor:
+    """(R,S) float64: what is explained of each of the rows (R,) at each of the shares; 0 where there is no text."""
+    values = line.end.new_zeros(len(rows), len(shares), dtype=torch.float64)
+    at = values.new_tensor(shares).expand_as(values)
+    for chosen, some, length in _pieces(line, rows, len(shares)):
+        points, _ = _points(line, rows[chosen], at[chosen, some], length)
+        count = at[:1, some].shape[1]
+        values[chosen, some] = line.value(points, rows[chosen].repeat_interleave(count)).view(-1, count).double()
+    return values
+
+
+def _points(line: Line, rows: torch.Tensor, shares: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The points (RS,l,D) at shares (R,S) of the lines of instances (R,), and the whole way (R,1,l,D)."""
+    start = line.start[rows, :length].unsqueeze(1)
+    way = line.end[rows, :length].unsqueeze(1) - start
+    return (start + shares[:, :, None, None].to(start.dtype) * way).flatten(0, 1), way
 
 
 def _geometric(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
@@ -179,24 +149,24 @@ def _geometric(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
     return (low > 0) & (high > GEOMETRIC * low)
 
 
-def _nodes(low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Shares of the line (I,15) for intervals (I,), and their weights (I,15) in the long rule and in the short one."""
+def _integrated(line: Line, rows: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Intervals:
+    """Intervals with the parts that gradients at their nodes give, and the difference of two rules as error."""
     mirrored = [(-node, long, short) for node, long, short in NODES[:-1]]  # all but 0
     nodes, long, short = low.new_tensor([*NODES, *mirrored]).unbind(1)
-    geometric, low, high = _geometric(low, high).unsqueeze(1), low.unsqueeze(1), high.unsqueeze(1)
-    ratio = torch.where(geometric, high / low, 1.0).log()
-    shares = torch.where(geometric, high * (ratio * (nodes - 1) / 2).exp(), (low + high + (high - low) * nodes) / 2)
-    stretch = torch.where(geometric, shares * ratio, high - low) / 2
-    return shares, long * stretch, short * stretch
-
-
-@torch.no_grad()
-def _values(line: Line, rows: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-    """(R,S) float64: what is explained of each of the rows (R,) at each of the shares (S,); 0 where there is no text."""
-    values = shares.new_zeros(len(rows), len(shares))
-    for chosen, some, length in _pieces(line, rows, len(shares)):
-        values[chosen, some] = line.values(rows[chosen], shares[some].expand(len(chosen), -1), length)
-    return values
+    geometric, bottom, top = (values.unsqueeze(1) for values in (_geometric(low, high), low, high))
+    ratio = torch.where(geometric, top / bottom, 1.0).log()
+    shares = torch.where(geometric, top * (ratio * (nodes - 1) / 2).exp(), (bottom + top + (top - bottom) * nodes) / 2)
+    stretch = torch.where(geometric, shares * ratio, top - bottom) / 2
+    slopes = shares.new_zeros(*shares.shape, line.end.shape[1])
+    for chosen, some, length in _pieces(line, rows, len(nodes)):
+        at = shares[chosen, some]
+        points, way = _points(line, rows[chosen], at, length)
+        with differentiable():
+            value = line.value(points.requires_grad_(), rows[chosen].repeat_interleave(at.shape[1]))
+            (slope,) = gradients(value, [points])
+        slopes[chosen, some, :length] = (slope.double().unflatten(0, at.shape) * way.double()).sum(-1)
+    parts, less = (torch.einsum("in,inl->il", weights * stretch, slopes) for weights in (long, short))
+    return Intervals(rows, low, high, parts, (parts - less).abs())
 
 
 def _pieces(line: Line, rows: torch.Tensor, count: int) -> Iterator[tuple[torch.Tensor, slice, int]]:
@@ -209,10 +179,10 @@ def _pieces(line: Line, rows: torch.Tensor, count: int) -> Iterator[tuple[torch.
     start = 0
     while start < len(waiting):
         stop = start + 1
-        while stop < len(waiting) and (stop + 1 - start) * count * lengths[stop] <= line.at_once:
+        while stop < len(waiting) and (stop + 1 - start) * count * lengths[stop] <= PLACES_AT_ONCE:
             stop += 1
         length = lengths[stop - 1]
-        step = max(1, line.at_once // length)
+        step = max(1, PLACES_AT_ONCE // length)
         for first in range(0, count, step):
             yield waiting[start:stop], slice(first, first + step), length
         start = stop

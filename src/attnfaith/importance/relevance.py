@@ -11,24 +11,22 @@ from attnfaith.importance.targets import ROWS_DOC, TARGET_DOC, TargetMeasure, sc
 from attnfaith.measurement.options import Inputs, number
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
-from attnfaith.subjects import SubjectError, opened, per_token
+from attnfaith.subjects import opened, per_token
 from attnfaith.subjects.attention import map_products
 
 
 VECTORS = (
     "x what the first layer reads of a token, position and type included, or with inputs='table' the token's embedding alone"
 )
-
-
-NUMBER = {"dtype": "float64", "signed": True}
+NUMBER = {"dtype": "float64", "signed": True, "undefined": "where a part or what is explained is"}
+EPSILON = 1e-3
 
 
 def _rest_columns(name: str) -> dict[str, Column]:
     """The columns of what no token has."""
-    fields = {**NUMBER, "undefined": "where a part is"}
     return {
-        f"{name}_markers": Column(**fields, doc="the same of all markers together"),
-        f"{name}_rest": Column(**fields, doc="what tokens and markers leave of f, what is explained: the part of biases"),
+        f"{name}_markers": Column(**NUMBER, doc="the same of all markers together"),
+        f"{name}_rest": Column(**NUMBER, doc="what tokens and markers leave of f, what is explained: the part of biases"),
     }
 
 
@@ -64,16 +62,13 @@ class AttnLrp(_GradientByRules):
     only.
 
     A product of two factors that both depend on the text, such as weights with values, queries with keys, or a gate with
-    what it lets through, gives each half of the gradient; so values have a half of it, and queries and keys a quarter. The
-    divisor of a normalisation is held fixed, an activation y of x has the slope y / x (where x is 0, its derivative), a
-    linear layer and softmax keep their gradient: relevance of biases, and what softmax does not conserve, is nobody's. It is
-    in attn_lrp_rest. Where `decompx` holds attention fixed, this follows what made the attention, too.
+    what it lets through, gives each half of the gradient. The divisor of a normalisation is held fixed, an activation y of x
+    has the slope y / x (where x is 0, its derivative), a linear layer and softmax keep their gradient: relevance of biases,
+    and what softmax does not conserve, is in attn_lrp_rest. Where `decompx` holds attention fixed, this follows what made
+    the attention, too. inputs: see `decompx`.
 
-    inputs: see `decompx`.
-
-    LRP is patented. The package lxt, by authors of the method, is under the Clear BSD licence, which grants no patent
-    rights, and its README says that it is free for personal and scientific use. Have other uses checked. No default, list or
-    study of this package runs this measure unless it is asked for by name.
+    LRP is patented, and the package lxt, by authors of the method, grants no patent rights; its README says that it is free
+    for personal and scientific use. Have other uses checked. No default, list or study of this package runs this measure.
 
     Source: Achtibat et al. 2024, section 3. No code of theirs is used here.
     """
@@ -94,10 +89,10 @@ class DecompX(_GradientByRules):
     """DecompX without biases (Modarressi et al. 2023): what each token adds to what is explained, through a frozen network.
 
     With attention, divisors and slopes held fixed a model is affine in its tokens, and so is a logit: what a token adds to
-    it is exact. The paper carries every token's vector forward, in memory that grows with the square of the text; here it is
-    gradient times input of that frozen model, one backward pass, and the numbers are the same. Biases are nobody's: the
-    paper can divide them among tokens, which is not done. Of a gated product, which the paper does not have, the gate is
-    held fixed. Of outputs other than a logit decompx_rest has, besides the biases, what they are beyond logits times slopes.
+    it is exact. The paper carries every token's vector forward; here it is gradient times input of that frozen model, with
+    the same numbers. Biases are nobody's: the paper can divide them among tokens, which is not done. Of a gated product,
+    which the paper does not have, the gate is held fixed. Of outputs other than a logit decompx_rest also has what they are
+    beyond logits times slopes.
 
     inputs: "layer", the vectors that the first layer reads, token, position and type together after their normalisation, as
     in the paper; "table", those of the table of tokens alone, with the divisor of that normalisation held fixed. Of an
@@ -130,7 +125,7 @@ class Chefer(TargetMeasure):
     """
 
     name, cost = "chefer", "gradient"
-    needs = frozenset({"attention maps"})
+    needs = frozenset({"attention maps", "stacked maps"})
     columns = {
         "importance_chefer": score(
             f"the mean of R - I over {ROWS_DOC}, R the product over layers of I + the mean over heads of max(0, A df/dA); "
@@ -139,18 +134,7 @@ class Chefer(TargetMeasure):
         ),
     }
 
-    def check(self, subject, dataset) -> None:
-        """Raise SubjectError for an encoder–decoder."""
-        maps, layers = subject.sites.maps, len(subject.sites.layers)
-        if maps != layers:
-            raise SubjectError(
-                f"chefer goes through layers of self-attention, and this model has {maps} maps, of which only {layers}, a "
-                "decoder's over its encoder, are of its text: take attention_x_gradient"
-            )
-        super().check(subject, dataset)
-
     def __call__(self, subject, batch) -> dict[str, list]:
-        self.check(subject, None)
         mask = subject.attendable(batch)
         scores = torch.zeros(mask.shape, dtype=torch.float64, device=mask.device)
         layers = range(len(subject.sites.layers))
@@ -163,9 +147,6 @@ class Chefer(TargetMeasure):
             row_sums = (matter.unsqueeze(1) @ (whole - identity)).squeeze(1) / matter.sum(1, keepdim=True).clamp(min=1)
             scores[part.rows, : part.length] = row_sums
         return {"importance_chefer": per_token(subject, batch, scores)}
-
-
-EPSILON = 1e-3
 
 
 class Relevance(NamedTuple):
@@ -213,22 +194,17 @@ def relevance(subject, batch, *, target="predicted", output: str = "logit", epsi
 class Lrp(TargetMeasure):
     """Layer-wise relevance propagation: what is explained, shared out layer by layer down to the embeddings.
 
-    Relevance starts at the logits as value times slope of what is explained: for a logit that is the logit, for a contrast
-    one logit and minus the other. Dense layers and convolutions divide it by the epsilon rule, LSTM and GRU steps and
-    attention give all of it to the signal and none to gate or weight, self-attention weights and the divisor of layer
-    normalisation are held fixed, nonlinearities pass it on: `lrp_rules` has the formulas. So the query of attention has no
-    relevance, and a token without attention has relevance only through others' states.
+    Relevance starts at the logits as value times slope of what is explained. Dense layers and convolutions divide it by the
+    epsilon rule, LSTM and GRU steps and attention give all of it to the signal and none to gate or weight, self-attention
+    weights and the divisor of layer normalisation are held fixed, nonlinearities pass it on: `lrp_rules` has the formulas.
+    So the query of attention has no relevance, and a token without attention has relevance only through others' states.
 
-    Biases keep what is theirs, which Arras et al. recommend for explanations (their bias factor of 0). `lrp_unaccounted`
-    says whether the rules conserved what they should: it is rounding for a logit, a contrast, and the log-odds of two
-    classes. A probability, or log-odds of more classes, is no sum of parts of logits: what its value exceeds logits times
-    slopes by is in `lrp_unaccounted`, too.
+    Biases keep what is theirs (Arras et al.'s bias factor of 0). `lrp_unaccounted` is rounding for a logit, a contrast, and
+    the log-odds of two classes. A probability, or log-odds of more classes, is no sum of parts of logits: what its value
+    exceeds logits times slopes by is in it, too.
 
     epsilon: added to the size of each divisor, in units of activations. One forward and one backward pass, in float32 or
-    what is more exact.
-
-    LRP is patented: the README of the package lxt, by authors of the method, says that it may be used free of charge for
-    personal and scientific purposes only. Have other uses checked.
+    what is more exact. LRP is patented: see `attn_lrp`.
 
     Source: Bach et al. 2015; Arras et al. 2017 and 2019; Ali et al. 2022. No code of theirs is used here.
     """
@@ -244,13 +220,9 @@ class Lrp(TargetMeasure):
             unit="what is explained",
         ),
         "importance_lrp_hidden": signed_score("the same of a token's encoder state", undefined="where what is explained is"),
-        "lrp_residual": Column(
-            **NUMBER, undefined="where what is explained is", doc="f - the sum of importance_lrp: not given to any token"
-        ),
+        "lrp_residual": Column(**NUMBER, doc="f - the sum of importance_lrp: not given to any token"),
         "lrp_unaccounted": Column(
-            **NUMBER,
-            undefined="where what is explained is",
-            doc="the part of lrp_residual that is in no marker, second text, position, bias or stabiliser",
+            **NUMBER, doc="the part of lrp_residual that is in no marker, second text, position, bias or stabiliser"
         ),
     }
 

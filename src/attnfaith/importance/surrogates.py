@@ -3,7 +3,6 @@
 Both are captum's; here is what captum is given. Shapes: T items of a text, V parts.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,13 +54,12 @@ class _Surrogate(TargetMeasure):
         require(subject, {ABSENT[self.absent]}, f"{self.name} with absent='{self.absent}'")
         super().check(subject, dataset)
 
-    def fits(self, subject, batch, fit: Callable, seed: int) -> tuple[list[np.ndarray], list[float]]:
-        """For each instance the scores (T,) that `fit` gives, and how far their sum is from f(text) - f(nothing).
+    def fit(self, value, length: int) -> np.ndarray:
+        """The scores (T,) of value, which takes parts (V,T) of 0 and 1 to (V,); draws from torch's generator."""
+        raise NotImplementedError
 
-        fit(f, T) -> scores, f taking parts (V,T) of 0 and 1 to (V,); it draws from torch's generator, which is seeded for
-        each instance by (seed, instance id, name) and put back, in float32. One item has all of the difference, without a
-        fit, and no items have no scores: []. NaN where f of the text, of nothing or of a part is not finite.
-        """
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        captum()
         f = self.explained(subject, batch)
         fitted, residuals = [], []
         for row, (name, length) in enumerate(zip(batch["instance_id"], token_counts(subject, batch), strict=True)):
@@ -69,16 +67,16 @@ class _Surrogate(TargetMeasure):
             if length:
                 value = _Value(subject, batch.alone(row), f[row : row + 1], self.absent)
                 ends = value(torch.stack([torch.zeros(length), torch.ones(length)]))
-                scores = np.diff(ends.numpy())
+                scores = np.diff(ends.numpy())  # of one item, all of the difference
                 if length > 1 and not value.broken:
                     with drawing(int(generator(seed, name, self.name).integers(2**63))):
-                        scores = fit(value, length)
+                        scores = self.fit(value, length)
                 if value.broken:
                     scores = np.full(length, np.nan)
                 residual = float(scores.sum() - (ends[1] - ends[0]))
             fitted.append(scores.astype(np.float32))
             residuals.append(residual)
-        return fitted, residuals
+        return dict(zip(self.columns, (fitted, residuals), strict=False))
 
 
 class _Value:
@@ -95,14 +93,6 @@ class _Value:
         values = self.f(torch.from_numpy(logits[None]).to(self.subject.device))[0].cpu()
         self.broken |= not bool(values.isfinite().all())
         return values.nan_to_num()[number.reshape(-1)]
-
-
-def _shapley_values(value, length: int) -> np.ndarray:
-    """The Shapley values (T,) of a function of parts (V,T): each of the 2^T parts is read once."""
-    parts = (np.arange(2**length)[:, None] >> np.arange(length)) % 2 == 1
-    rest = parts.sum(1, keepdims=True) - parts  # besides the token that joins, or does not
-    chance = 1 / (length * comb(length - 1, rest))
-    return value(torch.from_numpy(parts)).numpy() @ np.where(parts, chance, -chance)
 
 
 class _Linear:
@@ -125,18 +115,22 @@ class _Linear:
         return torch.from_numpy(self.estimator.coef_)[None]
 
 
+def _fitted(surrogate, length: int, samples: int) -> np.ndarray:
+    """The coefficients (T,) that captum fits to so many parts of a text."""
+    surrogate.attribute(torch.ones(1, length), n_samples=samples, perturbations_per_eval=samples)
+    return surrogate.interpretable_model.estimator.coef_
+
+
 @register
 class KernelShap(_Surrogate):
     """KernelSHAP (Lundberg & Lee 2017): Shapley values of tokens, exact for few; else fitted to samples, through captum.
 
-    What each token adds to what is explained, averaged over the orders in which tokens can join.
-
-    Where `samples` are enough for all 2^T parts of the text, all are read and the values are exact. Else they are estimates:
-    `samples` parts are read, the whole and nothing among them, the others drawn with chance proportional to the Shapley
-    kernel (T - 1) / (binom(T, s) s (T - s)), s the tokens that stay; a linear model is fitted to them, with a weight of 10^6
-    on the whole and on nothing, so that scores add up to their difference but for `kernel_shap_residual`. Below T + 1
-    different parts the fit is not unique and the shortest of the best is given; noise falls with samples, and is large for
-    long texts: a rank may be chance.
+    What each token adds to what is explained, averaged over the orders in which tokens can join. Where `samples` are enough
+    for all 2^T parts of the text, the values are exact. Else `samples` parts are read, the whole and nothing among them, the
+    others drawn with chance proportional to the Shapley kernel (T - 1) / (binom(T, s) s (T - s)), s the tokens that stay; a
+    linear model is fitted to them, with a weight of 10^6 on the whole and on nothing, so that scores add up to their
+    difference but for `kernel_shap_residual`. Below T + 1 different parts the fit is not unique and the shortest of the best
+    is given; noise falls with samples, and is large for long texts: a rank may be chance.
 
     Source: Lundberg & Lee 2017, theorem 2; captum's `KernelShap`.
     """
@@ -160,33 +154,28 @@ class KernelShap(_Surrogate):
 
     samples: at_least(3) = 256
 
-    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        shap = captum().KernelShap
-        from sklearn.linear_model import LinearRegression
+    def fit(self, value, length):
+        if 2**length > self.samples:
+            from sklearn.linear_model import LinearRegression
 
-        def fit(value, length):
-            if 2**length <= self.samples:
-                return _shapley_values(value, length)
-            surrogate = shap(value)
+            surrogate = captum().KernelShap(value)
             surrogate.interpretable_model = _Linear(LinearRegression())
-            surrogate.attribute(torch.ones(1, length), n_samples=self.samples, perturbations_per_eval=self.samples)
-            return surrogate.interpretable_model.estimator.coef_
-
-        return dict(zip(self.columns, self.fits(subject, batch, fit, seed), strict=True))
+            return _fitted(surrogate, length, self.samples)
+        parts = (np.arange(2**length)[:, None] >> np.arange(length)) % 2 == 1
+        rest = parts.sum(1, keepdims=True) - parts  # besides the token that joins, or does not
+        chance = 1 / (length * comb(length - 1, rest))
+        return value(torch.from_numpy(parts)).numpy() @ np.where(parts, chance, -chance)
 
 
 @register
 class Lime(_Surrogate):
     """LIME (Ribeiro et al. 2016): the weights of a sparse linear model fitted around a text, through captum.
 
-    How what is explained changes with each token when texts lose tokens at random, near the whole text.
-
-    `samples` parts of the text are drawn, each token staying with chance 1/2, and weighted by exp(-d^2 / (2 width^2)), d
-    the cosine distance of the part to the whole as vectors of 0 and 1. A linear model is fitted to what is explained by
-    least squares under these weights, plus `penalty` times the sum of its absolute coefficients (sklearn's Lasso: squares
-    are halved and averaged), in units of what is explained: a token whose effect is small against it gets exactly 0, and
-    such tokens are tied. A penalty of 0 is least squares. Other samples give other scores, less so the more there are. One
-    token is given all of the difference.
+    How what is explained changes with each token when texts lose tokens at random, near the whole text. `samples` parts of
+    the text are drawn, each token staying with chance 1/2, and weighted by exp(-d^2 / (2 width^2)), d the cosine distance of
+    the part to the whole as vectors of 0 and 1. A linear model is fitted by least squares under these weights, plus
+    `penalty` times the sum of its absolute coefficients (sklearn's Lasso: squares are halved and averaged), in units of what
+    is explained: a token whose effect is small against it gets exactly 0. One token is given all of the difference.
 
     Source: Ribeiro et al. 2016, eq. 1 and 2 and section 3.4, with their kernel width for texts; captum's `Lime`.
     """
@@ -206,18 +195,10 @@ class Lime(_Surrogate):
     width: number("a finite number above 0", gt=0) = 0.25
     penalty: number("a finite number from 0 on", ge=0) = 0.01
 
-    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        attr = captum()
+    def fit(self, value, length):
         from captum.attr._core.lime import get_exp_kernel_similarity_function
         from sklearn.linear_model import Lasso, LinearRegression
 
+        linear = _Linear(Lasso(alpha=self.penalty) if self.penalty else LinearRegression())
         near = get_exp_kernel_similarity_function("cosine", kernel_width=self.width)
-
-        def fit(value, length):
-            linear = _Linear(Lasso(alpha=self.penalty) if self.penalty else LinearRegression())
-            surrogate = attr.Lime(value, interpretable_model=linear, similarity_func=near)
-            surrogate.attribute(torch.ones(1, length), n_samples=self.samples, perturbations_per_eval=self.samples)
-            return linear.estimator.coef_
-
-        scores, _ = self.fits(subject, batch, fit, seed)
-        return {"importance_lime": scores}
+        return _fitted(captum().Lime(value, interpretable_model=linear, similarity_func=near), length, self.samples)

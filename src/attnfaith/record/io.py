@@ -18,7 +18,6 @@ from attnfaith.record.schema import (
     has_classes,
     of_sequences,
     validate,
-    whole,
     with_settings,
 )
 from attnfaith.support.errors import RecordError, cut, excerpt
@@ -26,7 +25,7 @@ from attnfaith.support.files import atomic_path
 
 
 def rows(table: pa.Table, column: str) -> list[np.ndarray]:
-    """Return a list column as one numpy array per instance (views, not copies), with the axes of the column: (T,), (C,),
+    """Return a list column as one numpy array per instance, with the axes of the column: (T,), (C,),
     (K,T) of draws, (L,A,R,G,T) of attention between two sentences.
 
     Without draws, (0, 0). A column [T][W] gives a list of T arrays (W,) per instance. Raises RecordError where the record
@@ -34,7 +33,7 @@ def rows(table: pa.Table, column: str) -> list[np.ndarray]:
     """
     if column not in table.column_names:
         raise RecordError(f"the record has no column '{column}'; it has {table.column_names}")
-    array = whole(table.column(column))
+    array = table.column(column).combine_chunks()
     if not pa.types.is_list(array.type):
         raise RecordError(f"column '{column}' holds one {array.type} per instance, not a list")
     bounds = [array.offsets.to_numpy()]

@@ -80,12 +80,10 @@ def run_folder(word: str | Path, needs: str) -> Path:
         return path
     if os.path.isfile(word):
         raise NotFoundError(f"{cut(str(word))} is a file; {needs} needs the folder of a run, with its model and recipe")
-    if REPOSITORY.fullmatch(str(word)) and not path.parent.is_dir():
-        raise NotFoundError(
-            f"no folder {cut(str(word))} here; {needs} needs that of a run: of a model on the Hub `attnfaith reproduce "
-            f"{cut(str(word))}` makes one"
-        )
-    raise NotFoundError(f"no folder of a run at {cut(str(word))}{_near(path)}")
+    raise NotFoundError(
+        f"no folder of a run at {cut(str(word))}{_near(path)}; {needs} needs one: `attnfaith reproduce OWNER/NAME` makes "
+        "that of a model on the Hub"
+    )
 
 
 def run_on_hub(repo_id: str, names: Sequence[str] = (RECIPE, STATE)) -> Path:

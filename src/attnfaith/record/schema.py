@@ -1,16 +1,15 @@
 """The schema of a record and its rules.
 
 A record is a `pyarrow.Table` with one row per instance. Identity columns (`Identity`) are repeated on every row, so records
-of many cells concatenate and a table is a group-by. Each column carries its `Column` in its field's metadata. In the records
-of hierarchical models T counts sentences, and [T][W] columns hold values of the words of each; measured at the word level, T
-counts words. Q counts words of a second text.
+of many cells concatenate and a table is a group-by. Each column carries its `Column` in its field's metadata.
 
-A record holds texts with classes, or sentence pairs with target words. Of pairs T counts source words, G target words, L the
-layers of the decoder, first to last, A their heads, and R is 2: row 0 predicts a target word, row 1 has the word as input.
+A record holds texts with classes, or sentence pairs with target words. In the records of hierarchical models T counts
+sentences, and [T][W] columns hold values of the words of each; measured at the word level, T counts words. Q counts words of
+a second text. Of pairs T counts source words, G target words, L the layers of the decoder, first to last, A their heads, and
+R is 2: row 0 predicts a target word, row 1 has the word as input.
 """
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -228,40 +227,15 @@ def _array(values: Sequence, field: pa.Field) -> pa.Array:
     try:
         if pa.types.is_dictionary(field.type):
             return pa.array(values, pa.string()).dictionary_encode()
-        nested = pa.types.is_list(field.type) and pa.types.is_list(field.type.value_type)
-        if nested and len(values) and all(isinstance(value, np.ndarray) for value in values):
-            return _nested(values, field.type)
+        values = [value.tolist() if isinstance(value, np.ndarray) and value.ndim > 1 else value for value in values]
         return pa.array(values, field.type)
     except (pa.ArrowException, TypeError) as error:
         raise RecordError(f"column '{field.name}' must be {field.type}: {error}") from error
 
 
-def _nested(values: Sequence[np.ndarray], kind: pa.DataType) -> pa.Array:
-    """Arrays of several axes as lists of lists, without a Python object for each of the innermost."""
-    kinds = [kind]
-    while pa.types.is_list(kinds[-1]):
-        kinds.append(kinds[-1].value_type)
-    array = pa.array(np.concatenate([value.ravel() for value in values]), kinds.pop())
-    for depth in reversed(range(1, len(kinds))):  # lists along the last axis first
-        counts = [math.prod(value.shape[:depth]) for value in values]
-        lengths = np.repeat([value.shape[depth] for value in values], counts)
-        array = pa.ListArray.from_arrays(offsets(lengths), array, kinds[depth])
-    return pa.ListArray.from_arrays(offsets([len(value) for value in values]), array, kind)
-
-
-def offsets(lengths: Sequence[int]) -> pa.Array:
-    """Return where lists of these lengths begin and end in their flat values."""
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-
-
 def list_lengths(array: pa.ListArray) -> np.ndarray:
     """Return how many values each list holds."""
     return pc.list_value_length(array).to_numpy(zero_copy_only=False)
-
-
-def whole(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece without copying a single chunk, which `combine_chunks` does."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def validate(table: pa.Table) -> None:
@@ -292,7 +266,7 @@ def validate(table: pa.Table) -> None:
             raise RecordError(f"column '{name}' is {field.type}; it must be {column.arrow_type()}")
         if not column.axes and pa.types.is_nested(field.type):
             raise RecordError(f"column '{name}' is a list but its metadata names no axes")
-        _check_values(name, column, whole(table.column(name)), is_fixed, lengths)
+        _check_values(name, column, table.column(name).combine_chunks(), is_fixed, lengths)
     for axis, kind in (("T", "source"), ("G", "target")) if sequences else ():
         for row in np.flatnonzero(next(iter(lengths[axis].values())) == 0)[:1]:
             raise RecordError(f"row {row}: the {kind} sentence has no words; leave the pair out")
