@@ -79,9 +79,12 @@ def test_pairs_with_links_by_the_front_door():
     ("arguments", "message"),
     [
         ({"links": LINKS[:2]}, "2 lines for 3 pairs of sentences; give one for each"),
-        ({"links": ["0-0", "", ""], "links_from": 1}, "counted from 1: the links count from 0, so give links_from=0"),
+        ({"links": ["0-0", "", ""], "links_from": 1}, "should count words from 1 and holds the link 0-0: it counts from 0"),
         ({"links": "nowhere.align"}, "links='nowhere.align' cannot be read"),
-        ({"texts": [("a man", "ein man"), ("a", " ")]}, "pair 'texts/1' has an empty target sentence: leave the pair out"),
+        (
+            {"texts": [("a man", "ein man"), ("a", " ")]},
+            "pair 'texts/1': there is no word of the target sentence: leave it out",
+        ),
         ({"texts": ["a man"]}, "reads pairs of sentences: give a list of"),
         ({"labels": [0, 1, 1]}, "labels and level.*links="),
         ({"level": "word"}, "a model from sequences to sequences has neither"),
@@ -129,7 +132,7 @@ def test_long_sentences_are_cut_at_words_and_marked(capsys):
 def test_a_word_without_a_token_and_a_target_without_an_end():
     own, odd = subject("marian"), tokenizer()
     odd.backend_tokenizer.normalizer = normalizers.Replace("!", "")
-    with pytest.raises(AttnfaithError, match="no token for word 1 of the source sentence, '!': leave it out, in the links"):
+    with pytest.raises(AttnfaithError, match="no token for word 1, '!', of the source sentence: leave it out, in the links"):
         type(own)(own.model, odd).encode([("a !", "ein")])
     pair = type(own)(own.model, tokenizer("$A")).encode([("a man", "ein boot")])
     assert pair["labels"].tolist()[0][-1] == 2 and pair["target_words"].tolist()[0][-1] == -1

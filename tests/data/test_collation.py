@@ -36,8 +36,8 @@ TWO = [{"input_ids": [2, 3], "candidates": [0, 2]}, {"input_ids": [2, 5, 3], "ca
         ([], None, "no instances"),
         ([{"input_ids": [2], "labels": 0}, {"input_ids": [2]}], None, "Only 1 of 2 instances have 'labels'"),
         ([{"ids": [2]}], None, "Only 0 of 1 instances have 'input_ids'"),
-        (TWO, None, "need num_labels"),
-        (TWO, 2, r"candidates \[0, 2\]: give at least one of the classes 0 to 1"),
+        (TWO, None, "num_labels=None classes"),
+        (TWO, 2, r"candidates \[0, 2\]: give at least one of the num_labels=2 classes"),
         ([TWO[0], {**TWO[1], "candidates": []}], 3, r"candidates \[\]"),
     ],
 )

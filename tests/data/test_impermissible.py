@@ -4,7 +4,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from attnfaith.data.impermissible import check_marks, mark_words, without
-from attnfaith.data.subwords import adopt_tokenizer, encode_for_classifier
+from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.data.tokenization import build_tokenizer, by_words, encode
 from attnfaith.support.errors import DatasetError
 from tests import subword_tokenizers
@@ -35,16 +35,10 @@ def test_words_have_the_marks_of_their_characters(preprocessing):
 
 
 @pytest.mark.parametrize("kind", subword_tokenizers.KINDS)
-@pytest.mark.parametrize("reader", ["ours", "a classifier's"])
-def test_subwords_have_the_marks_of_their_characters(kind, reader, tmp_path):
+def test_subwords_have_the_marks_of_their_characters(kind, tmp_path):
     texts, marks = ["unglaublich gut, unglaubliche Musik", "gut"], [[1, 0, 0, 1], [0]]
-    folder = subword_tokenizers.train(kind, tmp_path, texts=texts)
-    if reader == "ours":
-        tokenizer = adopt_tokenizer(str(folder))
-        encoded = encode(marked_rows(texts, marks), tokenizer)
-    else:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        encoded = encode_for_classifier(marked_rows(texts, marks), tokenizer, max_length=None)
+    tokenizer = AutoTokenizer.from_pretrained(subword_tokenizers.train(kind, tmp_path, texts=texts))
+    encoded = encode_for_classifier(marked_rows(texts, marks), tokenizer, max_length=None)
     characters = {*range(len("unglaublich")), *range(texts[0].index("Musik"), len(texts[0]))}
     encoding = tokenizer(texts[0]).encodings[0]
     assert encoded[0]["impermissible"] == [

@@ -47,15 +47,15 @@ def publish(entry, root, splits=SPLITS, n=40):
         if entry.stories:
             parquet(folder, split, story=stories(n // 4))
             continue
-        choices = {column: names[0] if isinstance(names[0], tuple) else names[:1] for column, names in entry.columns.items()}
-        words = [[f"{split}{row}", "@entity1", f"@entity{row % 3}"] for row in range(n)]
+        choices = {column: names[:1] for column, names in entry.columns.items()}
+        words = [[f"{split}{row}", "is", f"here{row % 3}"] for row in range(n)]
         words = [text + ["w"] * ((entry.min_length or 0) + row % 5) for row, text in enumerate(words)]
         columns = {name: list(map(" ".join, words)) for name in choices["text"]}
-        columns |= {name: ["what @placeholder ?"] * n for name in choices.get("text_pair", ())}
-        published = [entry.first_label + row % entry.published_labels for row in range(n)]
+        columns |= {name: ["what ?"] * n for name in choices.get("text_pair", ())}
+        published = [row % entry.published_labels for row in range(n)]
         if entry.no_label is not None:
             published[0] = entry.no_label
-        columns[choices["label"][0]] = [f"@entity{row % 3}" for row in range(n)] if entry.answers else published
+        columns[choices["label"][0]] = published
         columns |= {name: [[1, *[0] * (len(text) - 1)] for text in words] for name in choices.get("impermissible", ())}
         if entry.rationale:
             columns[entry.rationale[0]] = [[[0, 1]]] * n
@@ -82,7 +82,6 @@ def test_contract(name, root):
     assert len(set(loaded.label_names)) == len(loaded.label_names) >= 2
     assert set(loaded.empty_pair) == (set(SPLITS) if entry.pair else set())
     optional = {"text_pair": entry.pair, "rationale": entry.rationale, "impermissible": entry.impermissible}
-    optional["candidates"] = entry.candidates
     columns = {"instance_id", "text", "label", *(column for column, present in optional.items() if present)}
     for split, rows in loaded.splits.items():
         assert len(rows) > 0 and set(rows.column_names) == columns
@@ -93,8 +92,6 @@ def test_contract(name, root):
         assert entry.max_length is None or max(lengths) < entry.max_length
         for marks in ("rationale", "impermissible"):
             assert marks not in columns or [len(values) for values in rows[marks]] == lengths
-        if entry.candidates:
-            assert all(label in actual for label, actual in zip(rows["label"], rows["candidates"], strict=True))
     again = load_splits(name, root=root)
     assert again.revision == loaded.revision
     assert {s: r.to_dict() for s, r in again.splits.items()} == {s: r.to_dict() for s, r in loaded.splits.items()}
@@ -145,36 +142,6 @@ def test_rationales_from_spans_marks_and_quotes(root, columns, expected):
         texts = {"review": ["a dull film .\nquite dull", "fine"], "label": [0, 1]}
         parquet(root / "eraser-benchmark/movie_rationales", split, **texts, **columns)
     assert load_splits("movie_reviews", root=root).splits["test"]["rationale"][:] == expected
-
-
-PASSAGES = {
-    "train": [
-        ("@entity10 saw @entity2 , @entity2", "who @placeholder", "@entity2"),
-        ("@entity3 is", "@placeholder", "@entity3"),
-        ("none", "@placeholder", "@entity5"),
-    ],
-    "validation": [("@entity3 or @entity10 or @entity88", "@placeholder", "@entity10")],
-    "test": [
-        ("@entity2", "@placeholder", "@entity3"),
-        ("@entity77 @entity2", "@placeholder", "@entity77"),
-        ("@entity2 and @entity10 , @entity77 's", "@placeholder", "@entity10"),
-    ],
-}
-
-
-def test_candidates_are_the_entities_of_the_passage(root):
-    """Questions whose answer the passage lacks, or training does not know, are left out and counted."""
-    for split, rows in PASSAGES.items():
-        columns = dict(zip(("passage", "question", "answer"), zip(*rows, strict=True), strict=True))
-        parquet(root / "cnn", split, **columns)
-    loaded = load_splits("cnn_qa", root=root)
-    assert loaded.label_names == loaded.extra_vocabulary == ["@entity2", "@entity3", "@entity10"]
-    assert loaded.splits["train"]["label"][:] == [0, 1]
-    candidates = {split: rows["candidates"][:] for split, rows in loaded.splits.items()}
-    assert candidates == {"train": [[0, 2], [1]], "validation": [[1, 2]], "test": [[0, 2]]}
-    assert loaded.unknown_candidates == 2  # 77 and 88
-    assert loaded.dropped["source"] == {"answer_not_candidate": 2, "answer_not_in_training": 1}
-    assert loaded.splits["test"]["instance_id"][:] == ["cnn_qa/test/2"]
 
 
 def test_stories_stay_together_and_answers_are_those_of_training(root):
@@ -258,10 +225,8 @@ MARKED = {"text": ["a b", "c d"], "label": [0, 1]}
         ("sst", {"sentence": ["a"], "label": [0]}, r"needs a column 'text' \(text\); it has \['sentence', 'la"),
         ("movie_reviews", {**MARKED, "rationale": [[0, 1, 1], [0, 1]]}, "0: a rationale is one 0 or 1"),
         ("movie_reviews", {**MARKED, "rationale_spans": [[], [[1, 3]]]}, r"/1: the evidence \[1, 3\) lies outside its 2"),
-        ("imdb_10", {"rating": [5, 0], "review": ["a", "b"]}, "row 1: the label 0 is not"),
         ("pronoun", {**MARKED, "impermissible": [[1, 0], [1]]}, "/1: impermissible must be one 0 or 1 for each of its 2"),
         ("pronoun", {**MARKED, "impermissible": [[0, 0], [0, 0]]}, "no text of training has an impermissible word"),
-        ("yahoo_answers", {"topic": [1]}, "'question_title' with 'question_content' with 'best_answer' .text.; it"),
     ],
 )
 def test_rows_that_are_refused(root, name, columns, message):

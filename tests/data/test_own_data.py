@@ -251,40 +251,16 @@ def test_a_data_set_of_the_hub(hub):
         read_own(Data(hub_id="owner/name", text="sentence"))
 
 
-JOBS = [(f"{'He' if row % 2 else 'She'}, the {row}th, works", "fm"[row % 2], [1, 0, 0, 0]) for row in range(40)]
-
-
-def jobs(folder, rows=JOBS, ending="csv"):
-    """A file with marks, in a CSV by turns "[1, 0]" and "1 0"."""
-    cells = [str(mark) if row % 2 else " ".join(map(str, mark)) for row, (*_, mark) in enumerate(rows)]
-    columns = [
-        (text, label, mark if ending == "parquet" else cell) for (text, label, mark), cell in zip(rows, cells, strict=True)
-    ]
-    return write(folder / f"jobs.{ending}", columns, ("text", "label", "hidden"))
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("keys", [{"impermissible": "hidden"}, {"impermissible_words": ["he", "SHE"]}])
-def test_a_column_and_a_list_mark_the_same(tmp_path, keys, ending):
-    path = jobs(tmp_path, ending=ending)
+def test_impermissible_words(tmp_path):
+    jobs = [(f"{'He' if row % 2 else 'She'}, the {row}th, works", "fm"[row % 2]) for row in range(40)]
+    path, keys = write(tmp_path / "jobs.csv", jobs), {"impermissible_words": ["he", "SHE"]}
     loaded = read(path, **keys)
     for split in loaded.splits.values():
         assert split["impermissible"][:] == [[1, 0, 0, 0]] * len(split)
-    assert loaded.entry.impermissible and loaded.about["columns"].get("impermissible") == keys.get("impermissible")
+    assert loaded.entry.impermissible
     assert read_texts(Data(path=path, **keys), "test", 5)["impermissible"][:] == [[1, 0, 0, 0]] * 5
     removed = Data(path=path, **keys, impermissible_removed=True)
     for rows in (read_texts(removed, "test"), read_own(removed).limited().splits["train"]):
         assert all(text.startswith("the ") for text in rows["text"])
-
-
-@pytest.mark.parametrize(
-    ("keys", "marks", "message"),
-    [
-        ({"impermissible": "hidden"}, [1, 0], "/39: impermissible must be one 0 or 1 for each of its 4 words"),
-        ({"impermissible": "hiden"}, [1, 0, 0, 0], "no column 'hiden'; did you mean 'hidden'"),
-        ({"impermissible_words": ["they"]}, [1, 0, 0, 0], "no text of training has an impermissible word"),
-    ],
-)
-def test_marks_that_are_refused(tmp_path, keys, marks, message):
-    with pytest.raises(DatasetError, match=message):
-        read(jobs(tmp_path, [*JOBS[:39], (*JOBS[39][:2], marks)]), **keys)
+    with pytest.raises(DatasetError, match="no text of training has an impermissible word"):
+        read(path, impermissible_words=["they"])

@@ -1,14 +1,12 @@
-"""Hugging Face tokenizers taken over: what is read and shown, words, gold evidence, and loading without our code."""
+"""Hugging Face tokenizers: what is read and shown, and words."""
 
 import hypothesis
 import hypothesis.strategies as st
 import pytest
-from transformers import AutoTokenizer, ByT5Tokenizer
+from transformers import AutoTokenizer
 
-from attnfaith.data.subwords import adopt_tokenizer, encode_for_classifier, read_tokens, spread, tokenizer_facts
-from attnfaith.data.tokenization import encode, split_words
+from attnfaith.data.subwords import encode_for_classifier, read_tokens, spread, tokenizer_facts
 from attnfaith.record import CONTINUES, REPEATS, words_of
-from attnfaith.support.errors import DatasetError
 from tests.small_classifiers import tokenizer as small_tokenizer
 from tests.splits import rows
 from tests.subword_tokenizers import KINDS, TEXTS, train
@@ -21,11 +19,11 @@ def folder(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tokenizer(folder):
-    return adopt_tokenizer(str(folder))
+    return AutoTokenizer.from_pretrained(folder)
 
 
-def encoded_rows(texts, tokenizer):
-    return encode(rows(texts), tokenizer).to_list()
+def encoded_rows(texts, tokenizer, max_length=None):
+    return encode_for_classifier(rows(texts), tokenizer, max_length=max_length).to_list()
 
 
 def joined(row):
@@ -41,17 +39,9 @@ def joined(row):
     return [word.strip() for word in words if word.strip()]
 
 
-SPELLED = ["<s> a </s> <pad> [SEP][CLS] [PAD] <unk>", "<|endoftext|>", "<S></S>", "a<s>b</s>c"]
-
-
-def test_a_text_stands_between_begin_and_end(tokenizer):
-    """No letter is lost or comes twice, no word reaches over a blank, and a text that spells a marker is text."""
-    empty, blank = encoded_rows(["", " \n"], tokenizer)
-    assert empty["input_ids"] == [tokenizer.bos_token_id, tokenizer.eos_token_id] and empty["tokens"] == joined(blank) == []
-    for text, row in zip(TEXTS + SPELLED, encoded_rows(TEXTS + SPELLED, tokenizer), strict=True):
-        assert row["input_ids"][0] == tokenizer.bos_token_id and row["input_ids"][-1] == tokenizer.eos_token_id
-        assert row["length"] == len(row["input_ids"]) == len(row["tokens"]) + 2 and not row["truncated"]
-        assert not {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id} & set(row["input_ids"][1:-1])
+def test_no_letter_is_lost_and_no_word_reaches_over_a_blank(tokenizer):
+    for text, row in zip(TEXTS, encoded_rows(TEXTS, tokenizer), strict=True):
+        assert row["length"] == len(row["input_ids"]) == len(row["tokens"]) + sum(row["special_tokens_mask"])
         assert "".join(joined(row)) == "".join(text.split()) and row["word_of_token"] == sorted(row["word_of_token"])
         for token in row["tokens"]:
             assert (token == token.strip() or token == " ") and not set(token) & set("Ġ▁\ufffd")
@@ -62,77 +52,27 @@ def test_a_text_stands_between_begin_and_end(tokenizer):
 def test_no_text_loses_or_doubles_a_letter(text, byte_level):
     (row,) = encoded_rows([text], byte_level)
     assert "".join(joined(row)) == "".join(text.split())
-    assert row["length"] == len(row["tokens"]) + 2
 
 
 @pytest.fixture(scope="module")
 def byte_level(tmp_path_factory):
-    return adopt_tokenizer(str(train("byte_level", tmp_path_factory.mktemp("bytes"))))
+    return AutoTokenizer.from_pretrained(train("byte_level", tmp_path_factory.mktemp("bytes")))
 
 
-def test_texts_and_pairs_are_cut_as_the_library_cuts_them(folder):
-    tokenizer = adopt_tokenizer(str(folder), max_length=7)
-    encoded = encoded_rows(TEXTS, tokenizer)
-    assert [row["input_ids"] for row in encoded] == tokenizer(TEXTS, truncation=True)["input_ids"]
-    for row, full in zip(encoded, encoded_rows(TEXTS, adopt_tokenizer(str(folder))), strict=True):
-        assert row["tokens"] == full["tokens"][:5] and row["word_of_token"] == full["word_of_token"][:5]
-        assert row["truncated"] == (len(full["tokens"]) > 5)
-    tokenizer, question = adopt_tokenizer(str(folder), max_length=24, pair=True), "gut oder nicht"
-    split = rows(TEXTS, text_pair=[question] * len(TEXTS), label=[1] * len(TEXTS))
-    encoded = encode(split, tokenizer).to_list()
-    expected = tokenizer(TEXTS, [question] * len(TEXTS), truncation="only_first")
-    for column in ("input_ids", "token_type_ids"):
-        assert [row[column] for row in encoded] == expected[column]
-    for row in encoded:
-        assert len(row["tokens"]) == row["token_type_ids"].count(0) - 2 and row["labels"] == 1
-        assert "".join(token.removeprefix(CONTINUES) for token in row["query_tokens"]).replace(" ", "") == "gutodernicht"
-    with pytest.raises(DatasetError, match="max_length=6 leaves no room for the text of row 0"):
-        encode(split, tokenizer, max_length=6)
+def test_texts_and_pairs_are_cut_as_the_library_cuts_them(tokenizer):
+    encoded, full = encoded_rows(TEXTS, tokenizer, 7), encoded_rows(TEXTS, tokenizer)
+    assert [row["input_ids"] for row in encoded] == tokenizer(TEXTS, truncation=True, max_length=7)["input_ids"]
+    for row, whole in zip(encoded, full, strict=True):
+        count = len(row["tokens"])
+        assert row["tokens"] == whole["tokens"][:count] and row["word_of_token"] == whole["word_of_token"][:count]
+        assert row["truncated"] == (len(whole["tokens"]) > count)
 
 
-def test_saved_and_loaded_without_our_code(folder, tokenizer, tmp_path):
-    tokenizer.save_pretrained(tmp_path)
-    loaded = AutoTokenizer.from_pretrained(tmp_path, trust_remote_code=False)
-    assert encoded_rows(TEXTS, loaded) == encoded_rows(TEXTS, tokenizer)
-    assert tokenizer_facts(loaded, str(tmp_path))["digest"] == tokenizer_facts(tokenizer, str(folder))["digest"]
-    assert loaded.special_tokens_map == tokenizer.special_tokens_map
-
-
-def test_padding_is_never_another_token(tmp_path):
-    """GPT-2's way: one token is begin, end, unknown and, as many set it, padding."""
-    folder = train("byte_level", tmp_path, special=("<|endoftext|>",), roles=("bos", "eos", "unk", "pad"))
-    tokenizer = adopt_tokenizer(str(folder))
-    assert tokenizer.bos_token == tokenizer.eos_token == "<|endoftext|>"
-    assert (tokenizer.pad_token, tokenizer.unk_token) == ("<pad>", "<unk>")
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("no/such-tokenizer", {}, "data.tokenizer='no/such-tokenizer' cannot be loaded"),
-        ("in python", {}, "is a ByT5Tokenizer, .* with a tokenizer.json"),
-        ("of ours", {"max_length": 4, "pair": True}, "max_length=4 leaves no room for a token beside 4 markers"),
-    ],
-)
-def test_tokenizers_that_cannot_be_taken_over(tmp_path, name, options, message):
-    if name in ("in python", "of ours"):
-        ByT5Tokenizer().save_pretrained(tmp_path / "in python")
-        train("wordpiece", tmp_path / "of ours")
-        name = str(tmp_path / name)
-    with pytest.raises(DatasetError, match=message):
-        adopt_tokenizer(name, **options)
-
-
-def test_evidence_goes_to_the_tokens_of_its_words(tokenizer):
-    text = "It isn't unglaublich, 3.50 is good!"
-    marks = [int(word in ("unglaublich", "qqq", "n't")) for word in split_words([text], "default")[0]]
-    (row,) = encode(rows([text], rationale=[marks], label=[0]), tokenizer, preprocessing="default").to_list()
-    spans = [(text.index(part), text.index(part) + len(part)) for part in ("n't", "unglaublich", "3.50")]
-    encoding = tokenizer(text, return_offsets_mapping=True)["offset_mapping"][1:-1]
-    expected = [int(any(a < stop and start < b for a, b in spans)) for start, stop in encoding]
-    assert row["rationale"] == expected and 0 < sum(expected) < len(expected)
-    with pytest.raises(DatasetError, match="Row 0 has 2 rationale values for 3 words under preprocessing 'default'"):
-        encode(rows(["a b c"], rationale=[[0, 1]]), tokenizer)
+def test_digests_tell_tokenizers_apart(tmp_path):
+    folders = [train(kind, tmp_path / kind) for kind in KINDS[:2]]
+    facts = [tokenizer_facts(AutoTokenizer.from_pretrained(folder), str(folder)) for folder in folders]
+    assert [fact["name"] for fact in facts] == list(KINDS[:2]) and {fact["revision"] for fact in facts} == {"local"}
+    assert len({fact["digest"] for fact in facts}) == 2
 
 
 lengths = st.lists(st.integers(1, 4), min_size=1, max_size=8)

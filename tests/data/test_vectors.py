@@ -48,8 +48,8 @@ def test_missing_words_at_random(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("v.txt", "dog 1 2 3\ncat 1 2\n", r"v\.txt, line 2: 2 numbers after the word; 3, as on the first line"),
-        ("v.txt.gz", "2 3\ndog 1 2 3\n\n", r"gz, line 3: 0 numbers"),
+        ("v.txt", "dog 1 2 3\ncat 1 2\n", "line 2 has 2 numbers after the word, and the first line 3"),
+        ("v.txt.gz", "2 3\ndog 1 2 3\n\n", "gz cannot be read: line 3 has 0 numbers"),
         ("v.txt", "dog 1 1e300 3\n", "a number is missing or not finite"),
         ("v.txt", "", "holds no vectors"),
         ("v.parquet", {"token": ["dog"], "vector": [[1.0]]}, "word"),

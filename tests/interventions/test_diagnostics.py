@@ -178,7 +178,7 @@ def test_refusals():
     for name in ("permissible_only", "value_norm_share"):
         with pytest.raises(SubjectError, match=f"^'{name}' needs 'impermissible' in the batch"):
             run(name, subject, subject.encode(TEXTS))
-        with pytest.raises(SubjectError, match=f"^'{name}' needs marks .* data.impermissible"):
+        with pytest.raises(SubjectError, match=f"^'{name}' needs marks .* data.impermissible_words"):
             find(name)().check(subject, Dataset.from_dict({"tokens": [["a"]]}))
         find(name)().check(subject, Dataset.from_dict({"impermissible": [[0, 1]]}))
 

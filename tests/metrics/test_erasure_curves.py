@@ -36,8 +36,6 @@ def test_results_by_hand_and_by_the_metric(load):
     expected = {
         "sufficiency_aopc": [0.05, 0.05],
         "comprehensiveness_aopc": [0.6, -0.05],
-        "sufficiency_aopc_paper": [0.1 / 3, 0.1 / 3],
-        "comprehensiveness_aopc_paper": [0.4, -0.1 / 3],
         "normalised_sufficiency": [(0.75 + 1) / 2, (1 + 5 / 6) / 2],
         "normalised_comprehensiveness": [(1 + 2) / 2, 0.0],
     }

@@ -42,7 +42,7 @@ def test_a_wrong_value_is_named_by_its_key(key, value):
 
 
 TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
-    "": "data.text=x data.encoding=x data.revision=x data.max_sentences=9 data.tokenizer_revision=x data.vocabulary=bpe "
+    "": "data.text=x data.encoding=x data.revision=x data.max_sentence_length=9 data.vocabulary=bpe "
     "data.links_from=1 model.recurrence=luong model.revision=x model.separate_impermissible=true "
     "objective.base=b objective.weight=0.1 objective.frozen=true selection.share=0.5 measure.level=word "
     "penalties.impermissible_heads=max penalties.word_tying_distance=norm penalties.masked_share=0.15",
@@ -50,23 +50,32 @@ TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
     "data.path=a": "data.name=sst data.hub_id=x data.revision=v data.preprocessing=wrds data.arguments={length: 3} "
     "data.test_share=0.9 data.impermissible_words=[] data.impermissible_words=[a b] data.impermissible_removed=true",
     "data.hub_id=a/b": "data.encoding=cp1252 data.quotes=false",
-    "data.tokenizer=x": "data.min_df=3 model.hierarchy=sentence",
     "objective.kind=untrained": "objective.base=b training.random_erasure=0.5 penalties.diversity=0.5 "
     "training.attention_learning_rate_factor=10",
     "objective.kind=guided objective.base=b": "objective.frozen=true objective.divergence=jsd measure.producers=[gradient] "
     "penalties.diversity=1",
     "objective.kind=guided objective.base=b model.hierarchy=sentence": "measure.level=word",
     "objective.kind=adversarial objective.base=b": "objective.weight=0.0 model.projection=uniform training.random_erasure=1",
+<<<<<<< HEAD
     "model.pretrained=x": "model.encoder=cnn model.readout=tanh data.tokenizer=x data.vectors=x data.min_df=2 "
     "objective.kind=guided training.amsgrad=true training.random_erasure=0.5 model.type=gru "
+=======
+    "model.pretrained=x": "model.encoder=cnn model.readout=tanh data.vectors=x data.min_df=2 "
+    "objective.kind=guided training.amsgrad=true training.random_erasure=0.5 measure.outputs=[train] model.type=gru "
+>>>>>>> e8f71345 (Data and metric in fewer lines: words alone are tokenised here, pairs are a folder, links are read by the metric)
     "penalties.diversity=1 penalties.word_tying=1 penalties.masked_language_model=1",
     "model.hierarchy=sentence": "penalties.diversity=1",
     "model.selector.kind=bernoulli": "penalties.diversity=0.5 training.random_erasure=0.5 "
     "selection.share=0.1 model.projection=sparsemax model.alignment=dot "
     "objective.kind=adversarial training.attention_learning_rate_factor=2.0",
     "model.selector.kind=hardkuma": "selection.sparsity=0.1",
+<<<<<<< HEAD
     "model.selector.kind=budget model.selector.budget=0.1": "selection.decay=0.1",
     "data.name=copy model.type=gru": "data.tokenizer=z data.hub_id=x "
+=======
+    "model.selector.kind=budget model.selector.budget=0.1": "selection.decay=0.1 model.selector.budget=null",
+    "data.name=copy model.type=gru": "data.hub_id=x "
+>>>>>>> e8f71345 (Data and metric in fewer lines: words alone are tokenised here, pairs are a folder, links are read by the metric)
     "model.num_hidden_layers=3 model.hierarchy=sentence objective.kind=untrained penalties.diversity=1 selection.share=0.5 "
     "penalties.impermissible_heads=max training.amsgrad=true training.balance_classes=false "
     "training.metric_for_best_model=roc_auc measure.level=word",

@@ -186,7 +186,6 @@ def test_a_hierarchical_base_by_sentences_and_by_words(tiny_recipe, tmp_path, mo
     common = {
         "model__hierarchy": "sentence",
         "data__max_sentence_length": 6,
-        "data__max_sentences": 3,
         "data__arguments": {"length": [10, 30], "sizes": {"train": 64, "validation": 24, "test": 24}},
         "report__page": False,
     }

@@ -179,13 +179,8 @@ def _pairs(dataset, links, links_from: int):
             f"links={excerpt(name)}: {counted(len(lines), 'line')} for {counted(len(dataset), 'pair')} of sentences; give "
             "one for each, empty where a pair has no links"
         )
-    column = []
-    for row, (line, source, target) in enumerate(zip(lines, dataset["source"], dataset["target"], strict=True)):
-        if not isinstance(line, str):
-            raise DatasetError(f"{name} line {row}: {excerpt(line, 60)} is no string such as '0-0 1-2'")
-        counts = len(source.split()), len(target.split())
-        column.append([list(link) for link in read_links(line, *counts, first=links_from, place=f"{name} line {row}")])
-    return dataset.add_column("links", column)
+    counts = ([len(text.split()) for text in dataset[side]] for side in ("source", "target"))
+    return dataset.add_column("links", read_links(lines, *counts, first=links_from, name=name))
 
 
 def _encoded(subject, dataset, reads: str, say: Callable[[str], None]):

@@ -62,9 +62,9 @@ def _parts(module: str) -> Lines:
 
 def _data_sets() -> Lines:
     from attnfaith.data.pairs import PAIRS
-    from attnfaith.data.registry import all_datasets
+    from attnfaith.data.registry import DATASETS
 
-    for name, entry in (all_datasets() | PAIRS).items():
+    for name, entry in (DATASETS | PAIRS).items():
         gold = getattr(entry, "gold", None)
         if gold is None:
             facts = ["pairs" if entry.pair else "texts", ", ".join(map(str, entry.label_names)) or "the answers"]

@@ -28,12 +28,12 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: in
 
     if len(features) == 0:
         raise DatasetError("Cannot make a batch of no instances.")
-    columns = []
+    columns = set()
     for name in ("input_ids", *POSITION_COLUMNS, "candidates", "labels", "label"):
         count = sum(name in row for row in features)
         if (count or name == "input_ids") and count != len(features):
             raise DatasetError(f"Only {count} of {len(features)} instances have {name!r}; all must.")
-        columns += [name] if count else []
+        columns |= {name} if count else set()
 
     lengths = np.fromiter((len(row["input_ids"]) for row in features), np.int64, len(features))
     attended = np.arange(lengths.max()) < lengths[:, None]
@@ -46,18 +46,16 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: in
     batch = {"input_ids": padded("input_ids", pad_token_id), "attention_mask": torch.from_numpy(attended.astype(np.int64))}
     batch |= {name: padded(name, 0) for name in POSITION_COLUMNS if name in columns}
     if "candidates" in columns:
-        if num_labels is None:
-            raise DatasetError("Rows with candidates need num_labels, the number of the model's classes.")
-        batch["answer_mask"] = torch.zeros(len(features), num_labels, dtype=torch.bool)
+        batch["answer_mask"] = torch.zeros(len(features), num_labels or 0, dtype=torch.bool)
         for row, mask in zip(features, batch["answer_mask"], strict=True):
-            if not len(row["candidates"]) or not all(0 <= number < num_labels for number in row["candidates"]):
+            if not len(row["candidates"]) or not all(0 <= number < len(mask) for number in row["candidates"]):
                 raise DatasetError(
-                    f"candidates {list(row['candidates'])}: give at least one of the classes 0 to {num_labels - 1}."
+                    f"candidates {list(row['candidates'])}: give at least one of the num_labels={num_labels} classes."
                 )
             mask[list(row["candidates"])] = True
-    labels = [name for name in ("labels", "label") if name in columns]
-    if labels:
-        batch["labels"] = torch.tensor([int(row[labels[0]]) for row in features], dtype=torch.int64)
+    label = next((name for name in ("labels", "label") if name in columns), None)
+    if label:
+        batch["labels"] = torch.tensor([int(row[label]) for row in features], dtype=torch.int64)
     return batch
 
 

@@ -1,8 +1,6 @@
-"""Words that an honest model needs and a deceptive one hides (Pruthi et al. 2020): marks of texts and of input positions.
+"""Words that an honest model needs and a deceptive one hides (Pruthi et al. 2020).
 
 Marks are one 0 or 1 for each word of `text.split()`; all characters of a marked word are impermissible.
-
-Shapes: L input positions of an encoded text, markers included.
 """
 
 import re
@@ -26,13 +24,6 @@ def check_marks(marks: object, text: str, place: str) -> list[int]:
     return [int(mark) for mark in values]
 
 
-def parse_marks(cell: object) -> object:
-    """Return the cell of a table as marks: the digits of a text such as "0 1 1" or "[0, 1, 1]", anything else unchanged."""
-    if isinstance(cell, str) and re.fullmatch(r"\s*\[?[01,\s]*\]?\s*", cell):
-        return [int(digit) for digit in re.findall("[01]", cell)]
-    return cell
-
-
 def mark_words(texts: Iterable[str], words: Iterable[str]) -> list[list[int]]:
     """Mark the words of texts that are in `words`, whatever their case and the punctuation at their ends."""
     wanted = {form for word in words for form in _forms(word)}
@@ -47,24 +38,6 @@ def _forms(word: str) -> set[str]:
 def without(text: str, marks: Sequence[int]) -> str:
     """Return the unmarked words of a text, joined by blanks."""
     return " ".join(word for word, mark in zip(text.split(), marks, strict=True) if not mark)
-
-
-def position_marks(rows: Mapping[str, Sequence], encodings: Iterable, separators: Collection[int] = ()) -> list[list[int]]:
-    """Marks [L] of input positions: 1 where a position shares a character with a marked word, 0 on markers and second texts.
-
-    rows: columns instance_id, text and impermissible. encodings: of the tokenizers library. separators: ids of the tokens
-    between the sentences of a text. Raises DatasetError as `check_marks`.
-    """
-    from attnfaith.data.subwords import spread, text_positions
-
-    marked = []
-    for name, text, marks, encoding in zip(rows["instance_id"], rows["text"], rows["impermissible"], encodings, strict=True):
-        places = [place for place in text_positions(encoding, 0) if encoding.ids[place] not in separators]
-        words = [word.span() for word in re.finditer(r"\S+", text)]
-        values = spread(check_marks(marks, text, name), words, [encoding.offsets[place] for place in places])
-        by_place = dict(zip(places, values, strict=True))
-        marked.append([by_place.get(place, 0) for place in range(len(encoding.ids))])
-    return marked
 
 
 def check_any(name: str, marks: Iterable[Sequence[int]]) -> None:

@@ -40,15 +40,14 @@ def encoded_in_memory(
 ) -> "datasets.Dataset":
     """Return `dataset.map(encode, batched=True)` without its hash and progress bar, which cost more than a few texts.
 
-    encode: maps the columns of a batch, and the number of its first row, to new columns. types: of all columns of the
-    result, in order.
+    types: of all columns of the result, in order.
     """
     import pyarrow as pa
 
     tables = [] if len(dataset) else [pa.schema(types).empty_table()]
     for start in range(0, len(dataset), 1000):  # so that the Python lists of only one batch are alive
         rows = dataset[start : start + 1000]
-        columns = {**rows, **encode(rows, start)}
+        columns = {**rows, **encode(rows)}
         tables.append(pa.table({name: pa.array(columns[name], kind) for name, kind in types.items() if name in columns}))
     return in_memory(pa.concat_tables(tables))
 

@@ -6,11 +6,9 @@ A split is a `datasets.Dataset` with the columns
     label        int64 in 0..C-1
     rationale    list[int8], 0/1 per word of the entry's preprocessing (where the data set has gold evidence)
     impermissible  list[int8], 0/1 per word of text.split(): 1 on words that an honest model needs and a deceptive one hides
-    candidates   list[int32], the labels that may be the answer, in order (where a text names its possible answers)
 """
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -35,7 +33,6 @@ TYPES = {
     "label": pa.int64(),
     "rationale": pa.list_(pa.int8()),
     "impermissible": pa.list_(pa.int8()),
-    "candidates": pa.list_(pa.int32()),
 }
 """Columns of a split and their types."""
 SIZES = {"train": 2000, "validation": 500, "test": 500}
@@ -48,14 +45,12 @@ class LoadedDataset:
 
     splits: train, validation and test; no instance is in two of them. revision: the Hub's, "local-" and a digest of the
     files, or "generated-" with version and arguments. label_names: of each of the C labels. n_words: of each text, by split.
-    unknown: by split, the number of each row's candidates that no training text has, which are no labels and left out.
     vocabulary_texts: the training texts (and questions) from which a vocabulary is counted: those before the length filter,
     as the papers do; after it where a limit draws from train. own: of own data, what was read and assumed.
 
     dropped counts, by split, rows left out by reason: too_short and too_long (strict bounds), shortest and longest (of a
     split), limit (not drawn); and under "source" those left out before a split exists: no_label, other_label,
-    answer_not_candidate (the text does not hold its answer), answer_not_in_training, repeated, not_drawn (the part of a
-    published test split that the entry does not use).
+    answer_not_in_training, repeated, not_drawn (the part of a published test split that the entry does not use).
     """
 
     splits: datasets.DatasetDict
@@ -65,14 +60,13 @@ class LoadedDataset:
     label_names: list[str]
     dropped: dict[str, dict[str, int]]
     n_words: dict[str, np.ndarray] = field(repr=False)
-    unknown: dict[str, np.ndarray] = field(repr=False)
     vocabulary_texts: list[str] = field(repr=False)
     own: dict = field(default_factory=dict)
 
     @classmethod
     def from_frames(cls, frames, entry, revision, label_names, dropped, seed, own=None) -> "LoadedDataset":
         """Apply the entry's length filter to {split: its rows}. DatasetError where it leaves no row of a split."""
-        vocabulary, splits, n_words, unknown = _texts_of(frames["train"]), {}, {}, {}
+        vocabulary, splits, n_words = _texts_of(frames["train"]), {}, {}
         for split in SPLITS:
             rows = frames[split]
             lengths = word_counts(rows["text"], entry.preprocessing)
@@ -82,11 +76,10 @@ class LoadedDataset:
                     f"The length filter of {entry.name!r} leaves no row of its {split} split ({dropped[split]})."
                 )
             rows, n_words[split] = rows[inside], lengths[inside]
-            unknown[split] = rows["unknown_candidates"].to_numpy() if entry.candidates else np.zeros(len(rows), np.int64)
             columns = {name: pa.array(rows[name].tolist(), kind) for name, kind in TYPES.items() if name in rows}
             splits[split] = in_memory(pa.table(columns))
         splits = datasets.DatasetDict(splits)
-        return cls(splits, entry, seed, revision, label_names, dropped, n_words, unknown, vocabulary, own or {})
+        return cls(splits, entry, seed, revision, label_names, dropped, n_words, vocabulary, own or {})
 
     def limited(self, limits: Mapping[str, int] | None = None) -> "LoadedDataset":
         """The data set with at most so many rows of a split, {"train": 1000}: a random subset in file order.
@@ -96,22 +89,16 @@ class LoadedDataset:
         limits = dict(limits or {})
         check_sizes("limits", limits)
         splits, dropped = dict(self.splits), {part: dict(counts) for part, counts in self.dropped.items()}
-        n_words, unknown = dict(self.n_words), dict(self.unknown)
+        n_words = dict(self.n_words)
         for split, limit in limits.items():
             rows = splits[split]
             drawn = sources.draw(np.arange(len(rows)), limit, self.seed, split)
             dropped[split]["limit"] = len(rows) - len(drawn)
             if len(drawn) < len(rows):
-                splits[split] = in_memory(rows.data.table.take(drawn))
-                n_words[split], unknown[split] = n_words[split][drawn], unknown[split][drawn]
+                splits[split], n_words[split] = in_memory(rows.data.table.take(drawn)), n_words[split][drawn]
         texts = _texts_of(splits["train"]) if "train" in limits else self.vocabulary_texts
         splits = datasets.DatasetDict(splits)
-        return replace(self, splits=splits, dropped=dropped, n_words=n_words, unknown=unknown, vocabulary_texts=texts)
-
-    @property
-    def extra_vocabulary(self) -> list[str]:
-        """Words that a vocabulary holds whatever their frequency: candidates."""
-        return list(self.label_names) if self.entry.candidates else []
+        return replace(self, splits=splits, dropped=dropped, n_words=n_words, vocabulary_texts=texts)
 
     @property
     def empty(self) -> dict[str, int]:
@@ -124,10 +111,6 @@ class LoadedDataset:
         pairs = self.splits if self.entry.pair else {}
         preparation = self.entry.preprocessing
         return {split: int((word_counts(rows["text_pair"], preparation) == 0).sum()) for split, rows in pairs.items()}
-
-    @property
-    def unknown_candidates(self) -> int:
-        return int(sum(counts.sum() for counts in self.unknown.values()))
 
     @property
     def about(self) -> dict:
@@ -171,7 +154,6 @@ def load_splits(
     entry = get_entry(name)
     check_sizes("limits", limits or {})
     target = entry.permissible if impermissible_removed else entry
-    label_names = list(entry.label_names)
     if entry.built_in:
         module = {"planted_evidence": planted_evidence, "counting": counting}[name]
         rows = generate_splits(name, module.generate, (), seed, arguments, SIZES)
@@ -184,8 +166,8 @@ def load_splits(
         tables, revision = sources.read(entry, root)
 
     frames = {split: _published_rows(entry, split, table) for split, table in tables.items()}
-    dropped: dict[str, dict[str, int]] = {"source": {}}
-    if entry.answers:
+    label_names, dropped = list(entry.label_names), {"source": {}}
+    if entry.answers and "train" in frames:
         label_names = _number_answers(entry, frames, dropped["source"])
     frames = _cut(entry, frames, dropped["source"])
     if entry.impermissible:
@@ -217,57 +199,39 @@ def without_impermissible(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _published_rows(entry: DatasetEntry, split: str, table: pa.Table) -> pd.DataFrame:
     """The rows of a published split, with label (or answer), and marks as 0/1 for each word."""
-    place = f"{entry.name!r}, {split} split"
-    names = {column: _accepted(place, column, choices, table.column_names) for column, choices in entry.columns.items()}
+    place, names = f"{entry.name!r}, {split} split", table.column_names
     rows = {"instance_id": [f"{entry.name}/{split}/{row}" for row in range(len(table))]}
-    for column in ("text", "text_pair"):
-        if column in names:
-            parts = [_strings(place, name, table[name].to_pylist()) for name in names[column]]
-            rows[column] = [" ".join(filter(None, row)) for row in zip(*parts, strict=True)]
-    if entry.line_breaks:
-        rows["text"] = [re.sub(r'\\(n|")', lambda m: "\n" if m[1] == "n" else m[1], text) for text in rows["text"]]
-    (label,) = names["label"]
-    values = table[label].to_pylist()
-    if entry.answers:
-        rows["answer"] = [text.strip() for text in _strings(place, label, values, empty=False)]
-    else:
-        rows["label"] = _labels(place, values, entry)
-    if "impermissible" in names:
-        marks = zip(table[names["impermissible"][0]].to_pylist(), rows["text"], rows["instance_id"], strict=True)
-        rows["impermissible"] = [check_marks(*row) for row in marks]
-    gold = [name for name in entry.rationale if name in table.column_names]
+    for column, choices in entry.columns.items():
+        (name,) = [name for name in choices if name in names][:1] or [None]
+        if name is None:
+            raise DatasetError(f"{place} needs a column {' or '.join(map(repr, choices))} ({column}); it has {names}.")
+        values = table[name].to_pylist()
+        if column in ("text", "text_pair") or (column == "label" and entry.answers):
+            for row, value in enumerate(values):
+                if not isinstance(value, str) or (column == "label" and not value.strip()):
+                    raise DatasetError(f"{place}, row {row}: column {name!r} has no text ({value!r}).")
+        if column == "label":
+            values = [answer.strip() for answer in values] if entry.answers else _labels(place, values, entry)
+            column = "answer" if entry.answers else "label"
+        if column == "impermissible":
+            values = [check_marks(*row) for row in zip(values, rows["text"], rows["instance_id"], strict=True)]
+        rows[column] = values
+    gold = [name for name in entry.rationale if name in names]
     if gold:
-        values = zip(table[gold[0]].to_pylist(), rows["text"], rows["instance_id"], strict=True)
-        rows["rationale"] = [
-            _rationale(gold[0], value, split_words([text], entry.preprocessing)[0], name) for value, text, name in values
-        ]
+        words = split_words(rows["text"], entry.preprocessing)
+        values = zip(table[gold[0]].to_pylist(), words, rows["instance_id"], strict=True)
+        rows["rationale"] = [_rationale(gold[0], *value) for value in values]
     return pd.DataFrame(rows)
 
 
-def _accepted(place: str, column: str, choices: tuple, names: list[str]) -> tuple[str, ...]:
-    """The first accepted name, or the first names to be joined, that the split has."""
-    choices = [name if isinstance(name, tuple) else (name,) for name in choices]
-    for choice in choices:
-        if set(choice) <= set(names):
-            return choice
-    allowed = " or ".join(" with ".join(map(repr, choice)) for choice in choices)
-    raise DatasetError(f"{place} needs a column {allowed} ({column}); it has {names}.")
-
-
-def _strings(place: str, column: str, values: list, empty: bool = True) -> list[str]:
-    for row, value in enumerate(values):
-        if not isinstance(value, str) or not (empty or value.strip()):
-            raise DatasetError(f"{place}, row {row}: column {column!r} has no text ({value!r}).")
-    return values
-
-
 def _labels(place: str, values: list, entry: DatasetEntry) -> np.ndarray:
-    first, last = entry.first_label, entry.first_label + entry.published_labels - 1
-    allowed = [*range(first, last + 1), *([] if entry.no_label is None else [entry.no_label])]
+    allowed = [*range(entry.published_labels), *([] if entry.no_label is None else [entry.no_label])]
     for row, value in enumerate(values):
         if value not in allowed:
-            raise DatasetError(f"{place}, row {row}: the label {value!r} is not a whole number {first}..{last}.")
-    return np.array(values, np.int64).reshape(len(values)) - first
+            raise DatasetError(
+                f"{place}, row {row}: the label {value!r} is not a whole number 0..{entry.published_labels - 1}."
+            )
+    return np.array(values, np.int64).reshape(len(values))
 
 
 def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> list[int]:
@@ -294,39 +258,16 @@ def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> l
 
 def _number_answers(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str, int]) -> list[str]:
     """Number the training answers as labels, leave out rows with other answers, and return the names of the labels."""
-    if "train" not in splits:
-        return []  # `_cut` reports the missing split
-    if entry.candidates:
-        pattern, dropped["answer_not_candidate"] = re.compile(entry.candidates), 0
-        for split, rows in splits.items():
-            candidates = [{word for word in text.split() if pattern.fullmatch(word)} for text in rows["text"]]
-            usable = np.array([answer in words for answer, words in zip(rows["answer"], candidates, strict=True)], bool)
-            dropped["answer_not_candidate"] += int((~usable).sum())
-            splits[split] = rows.assign(candidates=candidates)[usable]
-        words = set().union(*splits["train"]["candidates"])
-        names = sorted(words, key=lambda word: (len(word), word))  # @entity2 before @entity10
-    else:
-        names = sorted(set(splits["train"]["answer"]))
+    names = sorted(set(splits["train"]["answer"]))
     if len(names) < 2:
-        raise DatasetError(
-            f"The train split of {entry.name!r} has {len(names)} answers to choose from ({names}); two at least."
-        )
-    number = {name: label for label, name in enumerate(names)}
+        raise DatasetError(f"The train split of {entry.name!r} has {len(names)} answers ({names}); two at least.")
     dropped["answer_not_in_training"] = 0
     for split, rows in splits.items():
         usable = rows["answer"].isin(names)
         dropped["answer_not_in_training"] += int((~usable).sum())
         if not usable.any():
-            raise DatasetError(
-                f"No row of the {split} split of {entry.name!r} has an answer of the training split, such as "
-                f"{', '.join(names[:3])} ({dropped})."
-            )
-        rows = rows[usable]
-        rows = rows.assign(label=[number[answer] for answer in rows["answer"]])
-        if entry.candidates:
-            rows["unknown_candidates"] = [len(words - number.keys()) for words in rows["candidates"]]
-            rows["candidates"] = [sorted(number[word] for word in words & number.keys()) for words in rows["candidates"]]
-        splits[split] = rows
+            raise DatasetError(f"No row of the {split} split of {entry.name!r} has an answer of the training split.")
+        splits[split] = rows[usable].assign(label=[names.index(answer) for answer in rows["answer"][usable]])
     return names
 
 
@@ -334,7 +275,7 @@ def _cut(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str
     """Train, validation and test by the entry's rule: select labels, pool, and cut at random."""
     sizes = sum(map(len, splits.values()))
     if entry.no_label is not None:
-        splits = {split: rows[rows["label"] != entry.no_label - entry.first_label] for split, rows in splits.items()}
+        splits = {split: rows[rows["label"] != entry.no_label] for split, rows in splits.items()}
         dropped["no_label"] = sizes - sum(map(len, splits.values()))
     if entry.label_subset is not None:
         splits = {split: rows[rows["label"].isin(list(entry.label_subset))] for split, rows in splits.items()}
@@ -346,8 +287,7 @@ def _cut(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str
 
     if entry.train_from_validation and "train" not in splits and "validation" in splits:
         splits["train"] = splits.pop("validation")
-    required = SPLITS if entry.validation_fraction is None else ("train", "test")
-    for split in required:
+    for split in SPLITS if entry.validation_fraction is None else ("train", "test"):
         if split not in splits:
             raise DatasetError(f"{entry.name!r} has no {split} split; it has {', '.join(splits) or 'none'}.")
     if "validation" not in splits:

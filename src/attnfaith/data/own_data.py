@@ -17,7 +17,7 @@ import datasets
 import numpy as np
 import pandas as pd
 
-from attnfaith.data.impermissible import check_any, check_marks, mark_words, parse_marks, without
+from attnfaith.data.impermissible import check_any, mark_words
 from attnfaith.data.labels import COLUMNS, WHOLE, class_of
 from attnfaith.data.loading import LoadedDataset, without_impermissible
 from attnfaith.data.own_files import as_text, kind_of, read_file
@@ -36,7 +36,7 @@ MANY = 100
 MISSING = ("na", "n/a", "nan", "null", "none", "unknown", "?", "-")
 """Names that a class may have and that often stand for a missing label."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-KEYS = ("text", "text_pair", "label", "impermissible")
+KEYS = ("text", "text_pair", "label")
 
 
 @dataclass
@@ -63,7 +63,7 @@ def read_own(data: object) -> LoadedDataset:
     """Read, check and cut the data that a recipe's data section names; `LoadedDataset.limited` draws limits.
 
     Raises DatasetError for unreadable data, missing or ambiguous columns, labels that are no classes, fewer than two
-    classes, too few texts of a class, and impermissible words that are not one 0 or 1 for each word or mark nothing.
+    classes, too few texts of a class, and impermissible words that no training text has.
     """
     source, entry, dropped = check_own(data), entry_of(data), Counter()
     parts = {split: _usable(source, split, data, dropped) for split in source.splits}
@@ -120,18 +120,16 @@ def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0
     rows = source.splits[name]
     if limit is not None and limit < len(rows):
         rows = rows.select(np.sort(np.random.default_rng(seed).choice(np.arange(len(rows)), limit, replace=False)))
-    if data.impermissible is None and data.impermissible_words is None:
+    if data.impermissible_words is None:
         return rows
     column = data.text or "text"
-    _check_columns(source, rows, [column, *filter(None, [data.impermissible])])
-    places = [f"row {row}" for row in range(len(rows))]
-    texts = [_text(value, column, place) for value, place in zip(rows[column], places, strict=True)]
-    marks = _marks(data, texts, rows[data.impermissible][:] if data.impermissible else None, places)
-    new = {"impermissible": marks}
+    _check_columns(source, rows, [column])
+    texts = [_text(value, column, f"row {row}") for row, value in enumerate(rows[column])]
+    frame = pd.DataFrame({"text": texts, "impermissible": mark_words(texts, data.impermissible_words)})
+    name, values = "impermissible", frame["impermissible"].tolist()
     if data.impermissible_removed:
-        new = {column: [without(text, mark) for text, mark in zip(texts, marks, strict=True)]}
-    (name,) = new
-    return rows.remove_columns([name] if name in rows.column_names else []).add_column(name, new[name])
+        name, values = column, without_impermissible(frame)["text"].tolist()
+    return rows.remove_columns([name] if name in rows.column_names else []).add_column(name, values)
 
 
 # ------------------------------------------------------------------------------------------------ sources
@@ -282,15 +280,12 @@ def _usable(source: OwnSource, split: str, data: object, dropped: Counter) -> pd
     for place, key in enumerate(texts, start=1):
         cells = zip(rows[columns[key]], frame["instance_id"], strict=True)
         frame.insert(place, key, [_text(value, columns[key], name) for value, name in cells])
-    if "impermissible" in columns:
-        frame["impermissible"] = pd.Series(list(rows[columns["impermissible"]]), dtype=object)
     frame = frame[frame["label"].notna()]
     present = (frame[texts] != "").all(axis=1)
     dropped["no_text"] += int((~present).sum())
     frame = frame[present].astype({"label": int})
-    if "impermissible" in columns or data.impermissible_words is not None:
-        cells = frame["impermissible"] if "impermissible" in columns else None
-        frame = frame.assign(impermissible=_marks(data, frame["text"], cells, frame["instance_id"]))
+    if data.impermissible_words is not None:
+        frame = frame.assign(impermissible=mark_words(frame["text"], data.impermissible_words))
     return frame
 
 
@@ -302,13 +297,6 @@ def _text(value: object, column: str, place: str) -> str:
         )
     text = "" if value is None else as_text(value)
     return "" if text.isspace() else text
-
-
-def _marks(data: object, texts: Sequence[str], cells: Sequence | None, places: Sequence[str]) -> list[list[int]]:
-    """Marks of impermissible words, from the cells of a column or from the section's list of words."""
-    if cells is None:
-        return mark_words(texts, data.impermissible_words)
-    return [check_marks(parse_marks(cell), text, place) for cell, text, place in zip(cells, texts, places, strict=True)]
 
 
 def _split(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from attnfaith.data.in_memory import in_memory
-from attnfaith.data.tokenization import SPECIAL_TOKENS, fast_tokenizer
+from attnfaith.data.subwords import SPECIAL_TOKENS, fast_tokenizer
 from attnfaith.support.errors import DatasetError, excerpt
 
 
@@ -28,12 +28,10 @@ def build_pair_tokenizer(texts: Iterable[str], *, vocabulary: str = "words", siz
     byte-pair encoding within words (Sennrich et al. 2016), `size` entries in all (None: 8,000), which spells any word of
     letters in the vocabulary.
 
-    Raises DatasetError for an unknown vocabulary, and a size without room beside the special tokens.
+    Raises DatasetError for a size without room beside the special tokens.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-    if vocabulary not in ("words", "bpe"):
-        raise DatasetError(f"data.vocabulary={excerpt(vocabulary)} does not exist; choose one of words, bpe")
     if size is not None and size <= len(SPECIAL_TOKENS):
         raise DatasetError(f"data.vocabulary_size={size} leaves no room beside {len(SPECIAL_TOKENS)} special tokens")
     if vocabulary == "words":
@@ -106,15 +104,11 @@ def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: in
         columns[ids], columns[words], cut = read(sentences, tokenizer, limit, side)
         columns[tokens] = []
         for name, sentence, numbers, owners, is_cut in zip(names, sentences, columns[ids], columns[words], cut, strict=True):
-            if not sentence:
-                raise DatasetError(f"pair {name!r} has an empty {side} sentence: leave the pair out")
             last = max(owners, default=MARKER) + 1
             lost = set(range(last if is_cut else len(sentence))).difference(owners)
-            if lost:
-                raise DatasetError(
-                    f"pair {name!r}: the tokenizer has no token for word {min(lost)} of the {side} sentence, "
-                    f"{excerpt(sentence[min(lost)])}: leave it out, in the links too"
-                )
+            if lost or not sentence:
+                what = f"no token for word {min(lost)}, {excerpt(sentence[min(lost)])}," if lost else "no word"
+                raise DatasetError(f"pair {name!r}: there is {what} of the {side} sentence: leave it out, in the links too")
             columns[tokens].append(sentence[:last])
             if side == "target" and owners[-1:] != [MARKER]:
                 if end is None:
@@ -127,11 +121,12 @@ def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: in
     columns["length"] = [len(ids) + len(labels) for ids, labels in zip(columns["input_ids"], columns["labels"], strict=True)]
     columns["truncated"] = truncated.tolist()
     if "links" in pairs.column_names:
+        rows = zip(
+            pairs["links"], sizes["source"], sizes["target"], columns["tokens"], columns["target_tokens"], strict=True
+        )
         columns["gold_links"] = [
             gold_matrix(links, n_sources, n_targets)[: len(target), : len(source)].tolist()
-            for links, n_sources, n_targets, source, target in zip(
-                pairs["links"], sizes["source"], sizes["target"], columns["tokens"], columns["target_tokens"], strict=True
-            )
+            for links, n_sources, n_targets, source, target in rows
         ]
     return in_memory(pa.table(columns))
 
@@ -208,9 +203,8 @@ def pad_pairs(features: Sequence[Mapping], pad_token_id: int = 0, *, linked: boo
 def linked_positions(row: Mapping) -> np.ndarray:
     """Return (K,L) float32: 1 where the words of a label and a source position are linked, surely or possibly."""
     source, target = np.asarray(row["source_words"]), np.asarray(row["target_words"])
-    words = np.zeros(
-        (target.max(initial=0) + 2, source.max(initial=0) + 2), np.float32
-    )  # the last row and column are of no word
+    # the last row and column, -1, are of no word
+    words = np.zeros((target.max(initial=0) + 2, source.max(initial=0) + 2), np.float32)
     for source_word, target_word, _ in row["links"]:
         words[target_word, source_word] = 1
     return words[target][:, source]

@@ -5,17 +5,19 @@ A split is a `datasets.Dataset` with the columns
     source, target  str, words one blank apart
     links        list of [source word, target word, 2 sure or 1 possible], counted from 0 (where the split has links)
 
-Files hold one sentence a line, its words between blanks or tabs, and the links of a pair on a line: `i-j` is a sure link
-from source word i to target word j, `ipj` (or `i?j`) a possible one (the formats of fast_align, Dyer et al. 2013, and of the
-TALP alignments, Lambert et al. 2005). Words are counted from 0 or from 1; no file says which.
+A folder holds train.src, train.trg and perhaps train.align (or .talp), one sentence a line, its words between blanks or
+tabs; the same of validation (or valid, dev) and test. Links of a pair are a line: `i-j` is a sure link from source word i to
+target word j, `ipj` (or `i?j`) a possible one (the formats of fast_align, Dyer et al. 2013, and of the TALP alignments,
+Lambert et al. 2005). Words are counted from 0 or from 1; no file says which.
 """
 
 import hashlib
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,41 +26,38 @@ from attnfaith.data.generators import check_sizes, generate_splits, generated_re
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import read_entries
 from attnfaith.data.sources import ROOT_VARIABLE, data_root, draw
-from attnfaith.support.errors import DatasetError, cut, excerpt, nearest
+from attnfaith.metrics.attention_faithfulness import alignment_error_rate
+from attnfaith.metrics.attention_faithfulness.columns import InputError
+from attnfaith.support.errors import DatasetError, excerpt, nearest
+
+
+if TYPE_CHECKING:
+    import datasets
 
 
 SIZES = {"train": 8000, "validation": 500, "test": 500}
 """Rows of generated pairs where the arguments name no other sizes."""
-
-
-@dataclass(frozen=True)
-class PairFiles:
-    """The files of one split, or of a part of it.
-
-    source, target, links: below the data root; links "" where there are none. first: what links count from, 0 or 1.
-    swapped: the set's source is the target of the files. lower: read in lower case.
-    """
-
-    source: str
-    target: str
-    links: str = ""
-    first: int = 0
-    swapped: bool = False
-    lower: bool = False
+SPLIT_NAMES = {"train": ["train"], "validation": ["validation", "valid", "dev"], "test": ["test"]}
+ENDINGS = {"source": (".src",), "target": (".trg",), "links": (".align", ".talp")}
 
 
 @dataclass(frozen=True)
 class PairsEntry:
-    """One set of sentence pairs. gold: what its links are. files: by split, none for generated pairs. own: a user's."""
+    """One set of sentence pairs. gold: what its links are. folder: its files, below the data root or a user's own; None for
+    generated pairs.
+    """
 
     name: str
     citation: str
     gold: str
-    files: Mapping[str, tuple[PairFiles, ...]] = field(default_factory=dict)
-    built_in: bool = False
+    folder: str | None = None
     own: bool = False
     licence: str = ""
     notes: str = ""
+
+    @property
+    def built_in(self) -> bool:
+        return self.folder is None
 
 
 PAIRS = read_entries(Path(__file__).with_name("pairs.yaml"), PairsEntry)
@@ -72,18 +71,15 @@ def pairs_entry(name: str | None) -> PairsEntry:
     raise DatasetError(f"{excerpt(name)} is no set of sentence pairs{nearest(name, PAIRS)}; or give data.path")
 
 
-# ------------------------------------------------------------------------------------------------ loading
-
-
 @dataclass(frozen=True)
 class LoadedPairs:
     """Sentence pairs as read.
 
     splits: {split: rows}. seed: draws limits. revision: as `LoadedDataset.revision`. left_out: by split, the number of pairs
-    that are empty or beyond a limit.
+    that have a side without words, or are beyond a limit.
     """
 
-    splits: dict[str, "datasets.Dataset"]  # noqa: F821 (imported on use)
+    splits: dict[str, "datasets.Dataset"]
     entry: PairsEntry
     seed: int
     revision: str
@@ -117,8 +113,12 @@ def load_pairs(
 
     Raises DatasetError for an unknown name or argument, missing files, and unusable content.
     """
-    entry = pairs_entry(name) if path is None else _own_entry(Path(path), links_from)
     left_out = {}
+    if path is None:
+        entry = pairs_entry(name)
+    else:
+        own = Path(path).resolve().name
+        entry = PairsEntry(own, f"own data, {own}", "of the user's files", path, own=True)
     if entry.built_in:
         task = (name,) if name in translation_tasks.SEQUENCES else ()
         generator = translation_tasks.sequences if task else translation_tasks.toy_language
@@ -127,7 +127,7 @@ def load_pairs(
     elif arguments:
         raise DatasetError(f"{sorted(arguments)} are arguments of generated pairs; {entry.name!r} is read, not generated.")
     else:
-        tables, revision, left_out = _read(entry, data_root(root))
+        tables, revision, left_out = _read(entry, links_from, data_root(root))
     splits = {split: _dataset(f"{entry.name}/{split}", rows) for split, rows in tables.items()}
     return LoadedPairs(splits, entry, seed, revision, left_out)
 
@@ -142,83 +142,43 @@ def _dataset(prefix: str, rows: list[dict]):
     return in_memory(pa.table(columns))
 
 
-# ------------------------------------------------------------------------------------------------ files
-
-
-def _own_entry(folder: Path, first: int) -> PairsEntry:
-    """The entry of a user's folder. DatasetError where a side of a split is missing or has two files."""
-    if not folder.is_dir():
-        raise DatasetError(
-            f"data.path={excerpt(str(folder))} {'is a file' if folder.is_file() else 'does not exist'}: sentence pairs are "
-            "a folder with train.src, train.trg, train.align (where there are links), and the same of validation and test"
-        )
-    files = {}
-    for split, names in {"train": ["train"], "validation": ["validation", "valid", "dev"], "test": ["test"]}.items():
-        parts = []
-        for endings in ((".src",), (".trg",), (".align", ".talp")):
-            paths = sorted(p for p in folder.iterdir() if p.name.partition(".")[0] in names and p.suffix in endings)
-            if len(paths) > 1:
-                raise DatasetError(f"{folder} has {' and '.join(path.name for path in paths[:2])}: leave one of them")
-            if not paths and endings[0] != ".align":
-                raise DatasetError(f"data.path={excerpt(str(folder))} has no {split}{endings[0]}")
-            parts.append(str(paths[0]) if paths else "")
-        files[split] = (PairFiles(*parts, first=first),)
-    name = folder.resolve().name
-    return PairsEntry(name, f"own data, {name}", "of the user's files", files, own=True)
-
-
-def _read(entry: PairsEntry, root: Path | None) -> tuple[dict[str, list[dict]], str, dict[str, int]]:
+def _read(entry: PairsEntry, first: int, root: Path | None) -> tuple[dict[str, list[dict]], str, dict[str, int]]:
+    """The rows of a folder by split, the revision, and the number of pairs that are left out."""
     if root is None and not entry.own:
         raise DatasetError(f"{entry.name!r} is read from files, and {ROOT_VARIABLE} is not set. {entry.notes}")
-    folder = Path(".") if entry.own else root
+    folder = Path(entry.folder) if entry.own else root / entry.folder
     digest, tables, left_out = hashlib.sha256(), {}, {}
-    for split, parts in entry.files.items():
-        tables[split], left_out[split] = [], 0
-        for files in parts:
-            for name in filter(None, (files.source, files.target, files.links)):
-                if not (folder / name).is_file():
-                    raise DatasetError(f"{entry.name!r}: there is no {folder / name}. {entry.notes}")
-                digest.update((folder / name).read_bytes())
-            rows, empty = _read_pairs(files, folder, own=entry.own)
-            tables[split] += rows
-            left_out[split] += empty
-    return tables, f"local-{digest.hexdigest()[:12]}", left_out
-
-
-def _read_pairs(files: PairFiles, root: Path, *, own: bool) -> tuple[list[dict], int]:
-    """The rows of a split, and the number of pairs without words, which are left out; in a user's own files an error."""
-    paths = {"source": root / files.source, "target": root / files.target}
-    if files.links:
-        paths["links"] = root / files.links
-    lines = {kind: _lines(path) for kind, path in paths.items()}
-    if len({len(part) for part in lines.values()}) > 1:
-        counts = ", ".join(f"{paths[kind].name} {len(part):,}" for kind, part in lines.items())
-        raise DatasetError(f"{paths['source'].parent}: the files of a split have one line a pair, and these have {counts}")
-    rows = []
-    for number, (source, target) in enumerate(zip(lines["source"], lines["target"], strict=True)):
-        words = {"source": source.split(), "target": target.split()}
-        empty = [side for side, sentence in words.items() if not sentence]
-        if empty:
-            if own:
+    for split, names in SPLIT_NAMES.items():
+        lines, files = {}, sorted(folder.glob("*"))
+        for kind, endings in ENDINGS.items():
+            paths = [path for path in files if path.name.partition(".")[0] in names and path.suffix in endings]
+            if len(paths) > 1:
+                raise DatasetError(f"{folder} has {' and '.join(path.name for path in paths[:2])}: leave one of them")
+            if not paths and kind != "links":
                 raise DatasetError(
-                    f"{paths[empty[0]]}, line {number + 1}: the sentence is empty; leave the pair out of all files"
+                    f"data.path={excerpt(str(folder))} has no {split}{endings[0]}: sentence pairs are a folder with "
+                    "train.src, train.trg, train.align (where there are links), and the same of validation and test. "
+                    f"{entry.notes}"
                 )
-            continue
-        row = {side: " ".join(sentence) for side, sentence in words.items()}
-        if files.links:
-            place = f"{paths['links']}, line {number + 1}"
-            sizes = len(words["source"]), len(words["target"])
-            links = read_links(lines["links"][number], *sizes, first=files.first, place=place)
-            row["links"] = list(map(list, links))
-        if files.swapped:
-            row |= {"source": row["target"], "target": row["source"]}
-            row["links"] = sorted([target, source, strength] for source, target, strength in row.get("links", ()))
-        if files.lower:
-            row |= {side: row[side].lower() for side in words}
-        rows.append(row)
-    if not rows:
-        raise DatasetError(f"{paths['source']} has no sentences")
-    return rows, len(lines["source"]) - len(rows)
+            if paths:
+                digest.update(paths[0].read_bytes())
+                lines[kind] = _lines(paths[0])
+        if len(set(map(len, lines.values()))) > 1:
+            counts = ", ".join(f"{kind} {len(part):,}" for kind, part in lines.items())
+            raise DatasetError(f"{folder}: the files of a split have one line a pair, and those of {split} have {counts}")
+        words = [[line.split() for line in lines[side]] for side in ("source", "target")]
+        rows = [{"source": " ".join(a), "target": " ".join(b)} for a, b in zip(*words, strict=True)]
+        if "links" in lines:
+            sizes = ([*map(len, side)] for side in words)
+            for row, links in zip(
+                rows, read_links(lines["links"], *sizes, first=first, name=f"{split} of {folder}"), strict=True
+            ):
+                row["links"] = links
+        tables[split] = [row for row in rows if row["source"] and row["target"]]
+        left_out[split] = len(rows) - len(tables[split])
+        if not tables[split]:
+            raise DatasetError(f"{folder} has no sentences of {split}")
+    return tables, f"local-{digest.hexdigest()[:12]}", left_out
 
 
 def _lines(path: Path) -> list[str]:
@@ -230,36 +190,18 @@ def _lines(path: Path) -> list[str]:
     return [re.sub(r"[^\S \t]", "\u2423", line.rstrip("\r")) for line in lines]
 
 
-# ------------------------------------------------------------------------------------------------ links
+def read_links(
+    lines: Sequence[str], sources: Sequence[int], targets: Sequence[int], *, first: int = 0, name: str = "links"
+) -> list[list[list[int]]]:
+    """Read [[source, target, 2 sure or 1 possible]] from each line, counted from 0, in order and without repeats.
 
+    sources, targets: numbers of words of the sentences. first: what the lines count from, 0 or 1. name: of the links, for
+    messages.
 
-def read_links(line: str, sources: int, targets: int, *, first: int = 0, place: str = "links") -> list[tuple[int, int, int]]:
-    """Read [(source, target, 2 sure or 1 possible)] from a line, counted from 0, in order and without repeats (sure wins).
-
-    sources, targets: numbers of words T and G of the sentences. first: what the line counts from, 0 or 1. place: where the
-    line stands, for messages.
-
-    Raises DatasetError for a malformed link, and for a word that the sentence does not have.
+    Raises DatasetError, with the row, for a malformed link, and for a word that the sentence does not have.
     """
-    if first not in (0, 1):
-        raise DatasetError(f"links_from={excerpt(first)}: words are counted from 0 or from 1")
-    strengths: dict[tuple[int, int], int] = {}
-    for written in line.split():
-        match = re.fullmatch(r"(\d{1,6})([-p?])(\d{1,6})", written)
-        if match is None:
-            raise DatasetError(f"{place}: {excerpt(written)} is no link; write 3-4 (sure) or 3p4 (possible)")
-        link = int(match[1]) - first, int(match[3]) - first
-        for number, words, side in zip(link, (sources, targets), ("source", "target"), strict=True):
-            if 0 <= number < words:
-                continue
-            reason = "the links belong to other sentences, or to words that were divided otherwise"
-            if number < 0:
-                reason = "the links count from 0, so give links_from=0"
-            elif number == words and first == 0:
-                reason = "if the links count from 1, give links_from=1"
-            raise DatasetError(
-                f"{place}: the link {cut(written, 20)} names {side} word {number + first}, and the {side} sentence has "
-                f"{words} words, counted from {first}: {reason}"
-            )
-        strengths[link] = max(2 if match[2] == "-" else 1, strengths.get(link, 0))
-    return [(*link, strength) for link, strength in sorted(strengths.items())]
+    try:
+        lengths = {"source": sources, "target": targets}
+        return [links.tolist() for links in alignment_error_rate.read_links(lines, name, start=first, lengths=lengths)]
+    except InputError as error:
+        raise DatasetError(str(error)) from error

@@ -7,11 +7,9 @@ of a text. Where they name no maximum they take the longest text *of that split*
 shortest, so those texts are always lost: `drop_longest` and `drop_shortest`.
 """
 
-import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,8 +20,6 @@ from attnfaith.support.errors import DatasetError, excerpt, nearest
 
 
 SPLITS = ("train", "validation", "test")
-GROUP = "attnfaith.datasets"
-"""The entry points by which an installed package adds its data sets."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +36,14 @@ class DatasetEntry:
     hub_data_dir: str | None = None  # folder of that repository that holds the data set
     revision: str = "main"  # branch, tag or commit; `LoadedDataset.revision` is the commit that was read
     folder: str | None = None  # place under the data root; None: the Hub id
-    # our column (text, text_pair, label, impermissible) -> accepted published names, in order of preference; a tuple of
-    # names stands for their texts joined by a blank
-    columns: Mapping[str, tuple[str | tuple[str, ...], ...]] = field(
-        default_factory=lambda: {"text": ("text",), "label": ("label",)}
-    )
+    # our column (text, text_pair, label, impermissible) -> accepted published names, in order of preference
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"text": ("text",), "label": ("label",)})
     stories: bool = False  # a published row is a bAbI story, each of whose questions becomes a row
-    line_breaks: bool = False  # the texts spell a line break as \n and a quotation mark as \" (two characters)
-    published_labels: int = 2  # number of labels as published, from first_label on; any other is an error
-    first_label: int = 0
+    published_labels: int = 2  # number of labels as published, from 0 on; any other is an error
     no_label: int | None = None  # label of rows without agreement of the annotators, which are left out and counted
     # the published labels are words, numbered alphabetically over the published training split; rows with another answer are
     # left out and counted, and label_names is empty
     answers: bool = False
-    # with answers: pattern of the words of a text that may be its answer, ""  for any answer; the labels are then the
-    # candidates of the training texts, and a split has a column candidates
-    candidates: str = ""
     label_subset: Mapping[int, int] | None = None  # published label -> ours; rows with others are left out and counted
     rationale: tuple[str, ...] = ()  # accepted published names of the column of gold evidence
     preprocessing: str = "default"  # name in `attnfaith.data.tokenization.PREPROCESSING`
@@ -98,7 +86,7 @@ class DatasetEntry:
             marked = ", ".join(sorted(name for name, entry in DATASETS.items() if entry.impermissible))
             raise DatasetError(
                 f"data.impermissible_removed: {self.name!r} marks no impermissible words: take {marked}, or "
-                "own data with data.impermissible or data.impermissible_words"
+                "own data with data.impermissible_words"
             )
         columns = {name: names for name, names in self.columns.items() if name != "impermissible"}
         return replace(self, name=f"{self.name}_permissible", columns=columns)
@@ -106,7 +94,7 @@ class DatasetEntry:
 
 def get_entry(name: str) -> DatasetEntry:
     """Return the entry of a data set. DatasetError, with the nearest name, for an unknown one."""
-    if name in DATASETS or name in all_datasets():
+    if name in DATASETS:
         return DATASETS[name]
     from attnfaith.data.pairs import PAIRS
 
@@ -120,22 +108,6 @@ def register(entry: DatasetEntry) -> DatasetEntry:
     if DATASETS.setdefault(entry.name, entry) != entry:
         raise DatasetError(f"there is a data set {entry.name!r} already: give yours another name")
     return entry
-
-
-@functools.cache
-def all_datasets() -> dict[str, DatasetEntry]:
-    """Return DATASETS with those of installed packages: an entry point of GROUP is a `DatasetEntry`, a list of them, or the
-    path of a file that `read_entries` reads.
-    """
-    for point in entry_points(group=GROUP):
-        try:
-            offered = point.load()
-            entries = read_entries(Path(offered)).values() if isinstance(offered, str | Path) else offered
-            for entry in [entries] if isinstance(entries, DatasetEntry) else entries:
-                register(entry)
-        except Exception as error:  # the package of somebody else
-            raise DatasetError(f"the entry point {point.name!r} of {GROUP} cannot be used: {excerpt(error, 300)}") from error
-    return DATASETS
 
 
 def entry_of(data: object) -> DatasetEntry:
@@ -153,8 +125,8 @@ def entry_of(data: object) -> DatasetEntry:
     columns = {"text": (keys["text"] or "text",), "label": (keys["label"] or "label",)}
     if keys["text_pair"]:
         columns["text_pair"] = (keys["text_pair"],)
-    if keys.get("impermissible") or keys.get("impermissible_words"):
-        columns["impermissible"] = (keys.get("impermissible") or "text",)
+    if keys.get("impermissible_words"):
+        columns["impermissible"] = ("text",)
     file = "" if path is None else Path(path).resolve().name
     name = hub_id or file.partition(".")[0] or file
     entry = DatasetEntry(
@@ -182,31 +154,17 @@ def read_entries(path: Path, kind: type = DatasetEntry) -> dict:
     """Read {name: entry} from a file such as registry.yaml: a list of entries, the fields of `kind` by name. A tuple is a
     list, and notes may be a list of texts, which are joined by blanks.
 
-    Raises DatasetError for a file of another form, an unknown, missing or mistyped field (with its entry), and a repeated
-    name.
+    Raises DatasetError for a file of another form, and for an unknown, missing or mistyped field.
     """
+    entries = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     try:
-        entries = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         for fields in entries:
-            if isinstance(fields.get("notes"), list):
-                fields["notes"] = " ".join(fields["notes"])
+            fields["notes"] = " ".join(fields["notes"]) if isinstance(fields.get("notes"), list) else fields.get("notes", "")
         # as JSON, where a list can be a tuple and all else is strict: a text is no number, and 1 is not true
         checked = TypeAdapter(list[kind]).validate_json(json.dumps(entries), strict=True)
-    except ValidationError as error:
-        mistake = error.errors(include_url=False)[0]
-        number, *field = mistake["loc"]
-        raise DatasetError(
-            f"{path}, entry {entries[number].get('name', number)!r}, {'.'.join(map(str, field))}={mistake['input']!r}: "
-            f"{mistake['msg']}"
-        ) from error
-    except (yaml.YAMLError, TypeError, AttributeError) as error:
-        raise DatasetError(
-            f"{path} must be a list of entries, each with the fields of a data set by name: {error}"
-        ) from error
-    by_name = {entry.name: entry for entry in checked}
-    if len(by_name) < len(checked):
-        raise DatasetError(f"{path} has two entries of one name")
-    return by_name
+    except (ValidationError, TypeError, AttributeError) as error:
+        raise DatasetError(f"{path} must be a list of entries, the fields of a data set by name: {error}") from error
+    return {entry.name: entry for entry in checked}
 
 
 DATASETS = read_entries(Path(__file__).with_name("registry.yaml"))

@@ -27,7 +27,6 @@ NUMBERED = ("no", "nos", "vol", "ch", "fig", "pp", "p")
 # Stands for MARK while a text is prepared: a letter, which preparations leave unchanged, of Linear A, which no text holds.
 _PLACE = "\U00010600"
 _WORD = rf"(?!{MARK}(?!\S))\S+"
-_CUT = r"\K[\s\S]+\z"  # ends the pattern of the step that drops sentences beyond the limit
 
 _STOP = ".!?…"
 _CLOSING = "\"'”’»)\\]}"
@@ -66,29 +65,19 @@ def mark_places() -> tuple:
     )
 
 
-def set_marks(max_sentence_length: int | None = None, max_sentences: int | None = None) -> list:
+def set_marks(max_sentence_length: int | None = None) -> list:
     """Return the last normalizers of a preparation: they turn these letters into one MARK between two sentences.
 
-    max_sentence_length: a longer sentence continues as another after so many words. max_sentences: what follows is cut.
+    max_sentence_length: a longer sentence continues as another after so many words.
     """
     from tokenizers import Regex, normalizers
 
-    steps = [
-        (rf"{_PLACE}(?:\s*{_PLACE})*", f" {MARK} "),
-        (rf"\A\s*{MARK}(?!\S)\s*", ""),
-    ]
+    steps = [(rf"{_PLACE}(?:\s*{_PLACE})*", f" {MARK} "), (rf"\A\s*{MARK}(?!\S)\s*", "")]
     if max_sentence_length is not None:
         start = rf"(?:\A\s*|(?<!\S){MARK}\s+|\G)"  # of a sentence, or where the last one was divided
         steps.append((rf"{start}(?>{_WORD}\s+){{{max_sentence_length}}}\K(?={_WORD})", f"{MARK} "))
-    if max_sentences is not None:
-        steps.append((rf"\A\s*(?:(?>(?:{_WORD}\s+)+){MARK}\s+){{{max_sentences}}}{_CUT}", ""))
     steps.append((rf"\s*(?<!\S){MARK}\s*\z", ""))
     return [normalizers.Replace(Regex(pattern), content) for pattern, content in steps]
-
-
-def is_cut(step: dict) -> bool:
-    """Whether a normalizer, in the form of tokenizer.json, drops sentences beyond a limit."""
-    return step.get("pattern", {}).get("Regex", "").endswith(_CUT)
 
 
 def divide(words: list[str]) -> list[list[str]]:

@@ -1,7 +1,4 @@
-"""Hugging Face tokenizers, adapted to our models' markers or unchanged for any classifier, and the tokens that they read.
-
-An adapted tokenizer keeps its normalizer, pre-tokenizer and vocabulary; begin, end and padding become those of our models.
-A saved one needs no code of ours: `AutoTokenizer.from_pretrained` and `pipeline` read texts in the same way.
+"""Tokenizers of the `tokenizers` library: the tokens that they read, and encoding for any classifier.
 
 Shapes: T tokens of a text after truncation, without markers; L input positions, with them.
 """
@@ -13,84 +10,39 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from attnfaith.data.impermissible import position_marks
+from attnfaith.data.impermissible import check_marks
 from attnfaith.data.in_memory import encoded_in_memory
-from attnfaith.data.scripts import begins_unspaced
+from attnfaith.data.scripts import LETTERS
+from attnfaith.data.sentences import MARK
 from attnfaith.record import CONTINUES, REPEATS
 from attnfaith.support.errors import DatasetError, excerpt
 
 
+SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+"""Padding, unknown word, begin and end of a text: ids 0, 1, 2, 3. The mark between sentences, if any: 4."""
 BLANK = "\u2581"
 """The sign for a blank in SentencePiece vocabularies."""
 
 
-def adopt_tokenizer(name: str, *, revision: str | None = None, max_length: int | None = None, pair: bool = False):
-    """Load a Hugging Face tokenizer as a `PreTrainedTokenizerFast` of our models.
-
-    name: a repository on the Hub, or a folder that holds a tokenizer.json. revision: branch, tag or commit of the
-    repository. A text is encoded as `<s> A </s>`, a pair as `<s> A </s> <s> B </s>` with token type 0 on the first and 1 on
-    the second, with the tokenizer's own tokens for begin (bos, else cls), end (eos, else sep), padding and unknown; one that
-    is missing, or is padding and something else, is added at the end of the vocabulary: <s>, </s>, <pad>, <unk>. Text that
-    spells such a token is read as text. max_length bounds the whole encoding (None: no bound, whatever the limit of the
-    model that the tokenizer comes from).
-
-    Raises DatasetError for an unknown tokenizer, one that is not of the `tokenizers` library, and a max_length without room.
+def fast_tokenizer(backend, *, pair: bool = False, max_length: int | None = None, **options):
+    """Return a `PreTrainedTokenizerFast` around a tokenizer of the `tokenizers` library, with SPECIAL_TOKENS. options: other
+    arguments of the class.
     """
-    from tokenizers import Regex, Tokenizer, models, normalizers, processors
+    from transformers import PreTrainedTokenizerFast
 
-    from attnfaith.data.tokenization import fast_tokenizer
-
-    markers = 4 if pair else 2
-    if max_length is not None and max_length <= markers:
-        raise DatasetError(f"max_length={max_length} leaves no room for a token beside {markers} markers.")
-    original = _load(name, revision)
-    backend = Tokenizer.from_str(original.backend_tokenizer.to_str())
-    backend.no_truncation()
-    backend.no_padding()
-    special = {
-        "bos_token": original.bos_token or original.cls_token or "<s>",
-        "eos_token": original.eos_token or original.sep_token or "</s>",
-        "unk_token": getattr(backend.model, "unk_token", None) or original.unk_token or "<unk>",
-        "pad_token": original.pad_token or "<pad>",
-    }
-    for role, default in (("unk_token", "<unk>"), ("pad_token", "<pad>")):  # GPT-2 uses <|endoftext|> for all
-        if special[role] in [token for other, token in special.items() if other != role]:
-            special[role] = default
-    backend.add_special_tokens([token for token in special.values() if backend.token_to_id(token) is None])
-    begin, end = special["bos_token"], special["eos_token"]
-    if not isinstance(backend.model, models.BPE):
-        # a blank within text that spells a marker, which would be looked up whole; merges of bytes never are
-        spelled = [token for token in (begin, end, special["pad_token"]) if len(token) > 1]
-        within = "|".join(f"(?<={re.escape(token[:1])})(?={re.escape(token[1:])})" for token in spelled)
-        guard = normalizers.Replace(Regex(within), " ")
-        backend.normalizer = guard if backend.normalizer is None else normalizers.Sequence([backend.normalizer, guard])
-    backend.post_processor = processors.TemplateProcessing(
-        single=[f"{begin}:0", "$A:0", f"{end}:0"],
-        pair=[f"{begin}:0", "$A:0", f"{end}:0", f"{begin}:1", "$B:1", f"{end}:1"],
-        special_tokens=[(token, backend.token_to_id(token)) for token in dict.fromkeys((begin, end))],
+    arguments = dict(zip(("pad_token", "unk_token", "bos_token", "eos_token"), SPECIAL_TOKENS, strict=True))
+    if max_length is not None:
+        arguments["model_max_length"] = max_length
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        padding_side="right",
+        truncation_side="right",
+        split_special_tokens=True,  # without it the library cuts literal markers out of a text before preparing it
+        clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", *(["token_type_ids"] if pair else []), "attention_mask"],
+        **arguments,
+        **options,
     )
-    return fast_tokenizer(backend, pair=pair, max_length=max_length, **special)
-
-
-def _load(name: str, revision: str | None):
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    file = Path(name) / "tokenizer.json"
-    try:
-        if file.is_file() and not file.with_name("tokenizer_config.json").is_file():
-            return PreTrainedTokenizerFast(tokenizer_file=str(file))
-        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
-    except Exception as error:  # transformers, tokenizers and huggingface_hub raise many kinds
-        raise DatasetError(
-            f"data.tokenizer={excerpt(name)} cannot be loaded ({excerpt(error, 200)}): give the name of a tokenizer on the "
-            "Hub, or a folder that holds its tokenizer.json"
-        ) from error
-    if not getattr(tokenizer, "is_fast", False):
-        raise DatasetError(
-            f"data.tokenizer={excerpt(name)} is a {type(tokenizer).__name__}, which needs its Python code wherever it is "
-            "read: give one of the tokenizers library, with a tokenizer.json"
-        )
-    return tokenizer
 
 
 def tokenizer_digest(tokenizer) -> str:
@@ -109,11 +61,9 @@ def tokenizer_facts(tokenizer, name: str, revision: str | None = None) -> dict[s
     if Path(name).is_dir():
         name, commit = Path(name).resolve().name, "local"
     else:
-        files = [
-            try_to_load_from_cache(name, file, revision=revision) for file in ("tokenizer.json", "tokenizer_config.json")
-        ]
-        snapshots = [Path(file).parts for file in files if isinstance(file, str)]
-        commit = next((parts[parts.index("snapshots") + 1] for parts in snapshots if "snapshots" in parts), "unknown")
+        names = ("tokenizer.json", "tokenizer_config.json")
+        files = [try_to_load_from_cache(name, file, revision=revision) for file in names]
+        commit = next((Path(file).parent.name for file in files if isinstance(file, str)), "unknown")
     return {"name": name, "revision": commit, "digest": tokenizer_digest(tokenizer)}
 
 
@@ -158,7 +108,7 @@ def read_tokens(text: str, tokens: Sequence[str], spans: Sequence[tuple[int, int
             begins = True
         else:
             inside = start > 0 and _combines(text[start - 1]) and piece[:1].isalpha()
-            begins = (word != before and not inside) or begins_unspaced(piece)
+            begins = (word != before and not inside) or re.match(LETTERS, piece) is not None
         owner.append((owner[-1] if owner else -1) + begins)
         repeated = "" if begins or fresh else _character(text, min(start, max(stop - 1, 0)), stop)
         pieces.append((piece or " ") if begins else REPEATS + repeated if repeated else CONTINUES + (piece or " "))
@@ -179,27 +129,16 @@ def _combines(character: str) -> bool:
     return unicodedata.category(character).startswith("M")
 
 
-def word_spans(texts: Sequence[str], preprocessing: str) -> list[list[tuple[int, int]]]:
-    """Return, for each text, the characters [start, stop) of each word of a preparation.
-
-    What the preparation replaces or leaves out belongs to the word to its left: `3.50` is all of `qqq`.
-    """
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    from attnfaith.data.tokenization import normalizer_of
-
-    reader = Tokenizer(models.WordLevel({"<unk>": 0}, "<unk>"))
-    reader.normalizer, reader.pre_tokenizer = normalizer_of(preprocessing), pre_tokenizers.WhitespaceSplit()
-    spans = []
-    for text, encoding in zip(texts, reader.encode_batch(list(texts)), strict=True):
-        spans.append([])
-        end = 0
-        for start, stop in encoding.offsets:
-            while start > end and not text[start - 1].isspace():
-                start -= 1
-            spans[-1].append((start, stop))
-            end = stop
-    return spans
+def read_texts(texts: Sequence[str], encoding) -> list[tuple[list[str], list[int], list[tuple[int, int]]]]:
+    """Return the tokens of each text of an encoding as `read_tokens` shows them, their words, and their characters."""
+    read = []
+    for number, text in enumerate(texts):
+        places = text_positions(encoding, number)
+        tokens, spans, words = (
+            [values[place] for place in places] for values in (encoding.tokens, encoding.offsets, encoding.word_ids)
+        )
+        read.append((*read_tokens(text, tokens, spans, words), spans))
+    return read
 
 
 def spread(marks: Sequence[int], words: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[int]:
@@ -216,69 +155,48 @@ def spread(marks: Sequence[int], words: Sequence[tuple[int, int]], spans: Sequen
 # ------------------------------------------------------------------------------------------------ encoding
 
 
-def _columns(
-    rows: Mapping, tokenizer, max_length: int | None, truncation: bool | str, check=None
-) -> tuple[dict, list, list]:
-    """Columns of all encodings, the encodings, and (tokens, words, characters) of each text; check gets uncut encodings."""
+def encoded_columns(rows: Mapping, tokenizer, max_length: int | None, truncation: bool | str) -> tuple[dict, list]:
+    """Return columns of encodings that all tokenizers have, and the encodings.
+
+    rows: columns instance_id, text and perhaps text_pair, impermissible, label. impermissible becomes marks [L]: 1 where a
+    position shares a character with a marked word, 0 on markers, marks between sentences and second texts. truncation:
+    "only_first" leaves second texts whole; DatasetError where one leaves no room for its text.
+    """
     parts = [rows[name] for name in ("text", "text_pair") if name in rows]
     encoded = tokenizer(*parts, truncation=False, padding=False, verbose=False)
     lengths = list(map(len, encoded["input_ids"]))
     if max_length is not None and max(lengths, default=0) > max_length:
-        if check is not None:
-            check(encoded.encodings)
+        for name, encoding in zip(rows["instance_id"], encoded.encodings, strict=True):
+            text = len(text_positions(encoding, 0))
+            occupied = len(encoding.ids) - text
+            if truncation == "only_first" and occupied + min(1, text) > max_length:
+                raise DatasetError(
+                    f"max_length={max_length} leaves no room for the text of {name!r}: markers and question take "
+                    f"{occupied}; give {occupied + 1} or more."
+                )
         encoded = tokenizer(*parts, truncation=truncation, max_length=max_length, padding=False, verbose=False)
-    columns = {"input_ids": encoded["input_ids"], "length": list(map(len, encoded["input_ids"]))}
+    columns, encodings = (
+        {"input_ids": encoded["input_ids"], "length": list(map(len, encoded["input_ids"]))},
+        encoded.encodings,
+    )
     columns["truncated"] = [before > length for before, length in zip(lengths, columns["length"], strict=True)]
+    unknown = tokenizer.unk_token_id
+    columns["n_unknown"] = [[e.ids[place] for place in text_positions(e, 0)].count(unknown) for e in encodings]
     if "token_type_ids" in tokenizer.model_input_names:
-        columns["token_type_ids"] = [encoding.type_ids for encoding in encoded.encodings]
-    if "impermissible" in rows:
-        columns["impermissible"] = position_marks(rows, encoded.encodings)
+        columns["token_type_ids"] = [encoding.type_ids for encoding in encodings]
     if "label" in rows:
         columns["labels"] = rows["label"]
-    texts_of_rows = []
-    for *texts, encoding in zip(*parts, encoded.encodings, strict=True):
-        texts_of_rows.append([])
-        for number, text in enumerate(texts):
-            places = text_positions(encoding, number)
-            tokens, spans, words = (
-                [values[place] for place in places] for values in (encoding.tokens, encoding.offsets, encoding.word_ids)
-            )
-            texts_of_rows[-1].append((*read_tokens(text, tokens, spans, words), spans))
-    return columns, encoded.encodings, texts_of_rows
-
-
-def subword_columns(rows: Mapping, first_row: int, *, tokenizer, max_length: int | None, preprocessing: str) -> dict:
-    """Return the columns of `attnfaith.data.tokenization.encode` for rows that a tokenizer of subwords reads."""
-    from attnfaith.data.tokenization import check_rationales, check_room
-
-    pair = "text_pair" in rows
-    n_markers = tokenizer.num_special_tokens_to_add(pair=pair)
-    if n_markers != (4 if pair else 2):
-        raise DatasetError(
-            f"The tokenizer puts {n_markers} markers around a text, {4 if pair else 2} are needed: load it with "
-            "adopt_tokenizer, or give one of build_tokenizer."
-        )
-
-    def check(encodings) -> None:
-        texts = [text_positions(encoding, 0) for encoding in encodings]
-        occupied = [len(encoding.ids) - len(text) for encoding, text in zip(encodings, texts, strict=True)]
-        check_room(texts, occupied, max_length, first_row)
-
-    columns, encodings, texts = _columns(rows, tokenizer, max_length, "only_first" if pair else True, check)
-    columns["tokens"], columns["word_of_token"] = ([first[part] for first, *_ in texts] for part in (0, 1))
-    columns["n_unknown"] = [
-        [encoding.ids[place] for place in text_positions(encoding, 0)].count(tokenizer.unk_token_id)
-        for encoding in encodings
-    ]
-    if pair:
-        columns["query_tokens"] = [second[0] for _, second in texts]
-    else:
-        columns.pop("token_type_ids", None)
-    if "rationale" in rows:
-        words = word_spans(rows["text"], preprocessing)
-        check_rationales(rows["rationale"], words, first_row, f"words under preprocessing {preprocessing!r}")
-        columns["rationale"] = list(map(spread, rows["rationale"], words, [first[2] for first, *_ in texts]))
-    return columns
+    if "impermissible" in rows:
+        mark = tokenizer.convert_tokens_to_ids(MARK) if MARK in tokenizer.all_special_tokens else None
+        columns["impermissible"] = []
+        cells = zip(rows["instance_id"], rows["text"], rows["impermissible"], encodings, strict=True)
+        for name, text, marks, encoding in cells:
+            places = [place for place in text_positions(encoding, 0) if encoding.ids[place] != mark]
+            words = [word.span() for word in re.finditer(r"\S+", text)]
+            values = spread(check_marks(marks, text, name), words, [encoding.offsets[place] for place in places])
+            by_place = dict(zip(places, values, strict=True))
+            columns["impermissible"].append([by_place.get(place, 0) for place in range(len(encoding.ids))])
+    return columns, encodings
 
 
 def encode_for_classifier(dataset, tokenizer, *, max_length: int | None):
@@ -302,19 +220,20 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None):
             "one of the same model (AutoTokenizer.from_pretrained makes it where there is a tokenizer.json)"
         )
 
-    def encode(rows: Mapping, _: int) -> dict:
-        columns, encodings, texts_of_rows = _columns(rows, tokenizer, max_length, True)
+    def encode(rows: Mapping) -> dict:
+        columns, encodings = encoded_columns(rows, tokenizer, max_length, True)
         columns["special_tokens_mask"] = [encoding.special_tokens_mask for encoding in encodings]
         columns |= {"tokens": [], "word_of_token": [], "text_of_token": []}
-        for texts in texts_of_rows:
-            words, numbers = [], []
-            for number, (_, owner, _) in enumerate(texts):
-                first = max(words, default=-1) + 1 if number else 0
+        parts = zip(*(rows[name] for name in ("text", "text_pair") if name in rows), strict=True)
+        for texts, encoding in zip(parts, encodings, strict=True):
+            tokens, words, numbers = [], [], []
+            for number, (shown, owner, _) in enumerate(read_texts(texts, encoding)):
+                first = max(words, default=-1) + 1
+                tokens += shown
                 words += [first + word for word in owner]
                 numbers += [number] * len(owner)
-            columns["tokens"].append([token for tokens, _, _ in texts for token in tokens])
-            columns["word_of_token"].append(words)
-            columns["text_of_token"].append(numbers)
+            for name, values in (("tokens", tokens), ("word_of_token", words), ("text_of_token", numbers)):
+                columns[name].append(values)
         if "text_pair" not in rows:
             del columns["text_of_token"]
         return columns
@@ -365,10 +284,8 @@ def without_tokens(
 def _remaining_places(text: str, spans: Sequence[tuple[tuple[int, int], bool]]) -> list[int]:
     """The places of the characters that stay."""
     removed = [False] * len(text)
-    for wanted in (False, True):  # a character of two tokens stays with either
-        for (start, end), stay in spans:
-            if stay == wanted:
-                removed[start:end] = [not stay] * (end - start)
+    for (start, end), stay in sorted(spans, key=lambda pair: pair[1]):  # a character of two tokens stays with either
+        removed[start:end] = [not stay] * (end - start)
     places, cut = [], False
     for place, character in enumerate(text):
         if removed[place]:

@@ -5,7 +5,6 @@ It depends on (seed, stream, its index) and the arguments only: more rows never 
 """
 
 from attnfaith.data.generators import Bounds, Number, Positive, Share, checked
-from attnfaith.support.errors import DatasetError
 
 
 VERSION = 1
@@ -44,19 +43,14 @@ def sequences(
     return rows
 
 
-def lexicon(
-    seed: int, vocabulary_size: int, two_word_share: float, joined_share: float
-) -> list[tuple[list[str], list[str]]]:
-    """Return [(source words, target words)]: (["s3"], ["t3"]), (["s3"], ["t3a", "t3b"]) or (["s3", "s3+"], ["t3"])."""
+def lexicon(seed: int, vocabulary_size: int, two_word_share: float) -> list[list[str]]:
+    """Return the translation of each word s0, s1, ...: ["t3"], or ["t3a", "t3b"]."""
     import numpy as np
 
     order = np.random.default_rng([seed, vocabulary_size]).permutation(vocabulary_size)
-    two, joined = round(two_word_share * vocabulary_size), round(joined_share * vocabulary_size)
-    entries: list[tuple[list[str], list[str]]] = [([f"s{word}"], [f"t{word}"]) for word in range(vocabulary_size)]
-    for word in order[:two]:
-        entries[word] = ([f"s{word}"], [f"t{word}a", f"t{word}b"])
-    for word in order[two : two + joined]:
-        entries[word] = ([f"s{word}", f"s{word}+"], [f"t{word}"])
+    entries = [[f"t{word}"] for word in range(vocabulary_size)]
+    for word in order[: round(two_word_share * vocabulary_size)]:
+        entries[word] = [f"t{word}a", f"t{word}b"]
     return entries
 
 
@@ -68,7 +62,6 @@ def toy_language(
     stream: Number = 0,
     vocabulary_size: Positive = 40,
     two_word_share: Share = 0.2,
-    joined_share: Share = 0.0,
     clauses: Bounds = (1, 3),
     clause_length: Bounds = (2, 5),
     reversed_share: Share = 0.5,
@@ -77,15 +70,13 @@ def toy_language(
 
     A clause begins with a conjunction that decides the order of its words in the translation: the same ("and", AND) or the
     reverse ("because", BECAUSE); the conjunction stays at its beginning. A word is translated by one word or by two
-    neighbours, and some are joined: two source words, always together, are one target word. The seed decides which, so a
-    source word determines its translation, and the order its links.
+    neighbours. The seed decides which, so a source word determines its translation, and the order its links.
 
     Args:
         n: number of rows.
         seed, stream: the random stream; `stream` tells splits of one seed apart, which have one lexicon.
-        vocabulary_size: source words, conjunctions and the second parts of joined ones not counted.
+        vocabulary_size: source words, conjunctions not counted.
         two_word_share: the share of words with two target words.
-        joined_share: the share of words with two source words.
         clauses, clause_length: least and greatest number of clauses of a sentence, and of words of a clause without its
             conjunction, drawn uniformly.
         reversed_share: probability that a clause is reversed.
@@ -94,9 +85,7 @@ def toy_language(
     """
     import numpy as np
 
-    if two_word_share + joined_share > 1:
-        raise DatasetError(f"two_word_share={two_word_share} and joined_share={joined_share}: their sum must be at most 1")
-    entries = lexicon(seed, vocabulary_size, two_word_share, joined_share)
+    entries = lexicon(seed, vocabulary_size, two_word_share)
     rows = []
     for index in range(n):
         random = np.random.default_rng([seed, stream, index])
@@ -105,16 +94,11 @@ def toy_language(
             turned = bool(random.random() < reversed_share)
             words = random.integers(vocabulary_size, size=random.integers(*clause_length, endpoint=True))
             conjunction = REVERSED if turned else IN_ORDER
-            clause = [([conjunction[0]], [conjunction[1]]), *(entries[word] for word in words)]
-            starts = np.cumsum([len(source), *(len(entry[0]) for entry in clause)])
+            clause = [(conjunction[0], [conjunction[1]]), *((f"s{word}", entries[word]) for word in words)]
             for place in [0, *(range(len(words), 0, -1) if turned else range(1, len(words) + 1))]:
-                sources, translated = clause[place]
-                links += [
-                    [int(starts[place]) + i, len(target) + j, SURE]
-                    for i in range(len(sources))
-                    for j in range(len(translated))
-                ]
+                translated = clause[place][1]
+                links += [[len(source) + place, len(target) + other, SURE] for other in range(len(translated))]
                 target += translated
-            source += [word for entry in clause for word in entry[0]]
+            source += [word for word, _ in clause]
         rows.append({"source": " ".join(source), "target": " ".join(target), "links": sorted(links)})
     return rows

@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import os
 import re
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -54,22 +53,21 @@ def load_vectors(
     Returns the (V, D) float32 matrix and a boolean (V,) mask of the words of the file, padding excluded. Of a repeated word
     the first vector is used.
 
-    Raises DatasetError for lines of different lengths, numbers that are not finite, and a file that is missing, damaged,
-    empty or of another form.
+    Raises DatasetError for a file that is missing, damaged, empty or of another form, and numbers that are not finite.
     """
     path = Path(path)
-    if not path.is_file():
-        raise DatasetError(f"There is no vector file {path}.")
     try:
-        words, vectors = (_read_parquet if path.suffix == ".parquet" else _read_text)(path, vocabulary)
-    except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path} is damaged, or no UTF-8 text or gzip file ({error}); fetch it again.") from error
-    with np.errstate(over="ignore"):
-        vectors = vectors.astype(np.float32)
+        words, vectors, dim = (_read_parquet if path.suffix == ".parquet" else _read_text)(path, vocabulary)
+        with np.errstate(over="ignore"):
+            vectors = np.array(vectors, np.float64).reshape(len(words), dim).astype(np.float32)
+    except Exception as error:  # gzip, Arrow and numpy raise many kinds
+        raise DatasetError(
+            f"{path} cannot be read: {excerpt(error, 200)}. Give a word and equally many numbers on each line, or parquet "
+            "with the columns word and vector"
+        ) from error
     if not np.isfinite(vectors).all():
         raise DatasetError(f"{path}: a number is missing or not finite.")
-
-    matrix = random_vectors(len(vocabulary), vectors.shape[1], std if missing == "random" else 0.0, seed, padding)
+    matrix = random_vectors(len(vocabulary), dim, std if missing == "random" else 0.0, seed, padding)
     present = np.zeros(len(vocabulary), bool)
     for word, vector in zip(words, vectors, strict=True):
         row = vocabulary[word]
@@ -78,8 +76,8 @@ def load_vectors(
     return matrix, present
 
 
-def _read_text(path: Path, vocabulary: Mapping[str, int]) -> tuple[list[str], np.ndarray]:
-    """The vocabulary's words in a text file, in file order, and their vectors."""
+def _read_text(path: Path, vocabulary: Mapping[str, int]) -> tuple[list[str], list[list[str]], int]:
+    """The vocabulary's words in a text file, in file order, their vectors, and D."""
     words, vectors, dim = [], [], 0
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="\n") as file:
         for number, line in enumerate(file, 1):
@@ -89,33 +87,21 @@ def _read_text(path: Path, vocabulary: Mapping[str, int]) -> tuple[list[str], np
             # from the right, since a few words of the larger published files hold blanks (". . .")
             word, *numbers = line.rstrip().rsplit(" ", dim)
             if not dim or len(numbers) != dim:
-                expected = f"{dim}, as on the first line," if dim else "a word and numbers"
-                raise DatasetError(f"{path}, line {number}: {len(numbers)} numbers after the word; {expected} expected.")
+                raise ValueError(f"line {number} has {len(numbers)} numbers after the word, and the first line {dim}")
             if word in vocabulary:
-                try:
-                    vectors.append(np.array(numbers, np.float64))
-                except ValueError as error:
-                    raise DatasetError(f"{path}, line {number}: {error}.") from error
                 words.append(word)
+                vectors.append(numbers)
     if not dim:
-        raise DatasetError(f"{path} holds no vectors.")
-    return words, np.array(vectors, np.float64).reshape(len(words), dim)
+        raise ValueError("it holds no vectors")
+    return words, vectors, dim
 
 
-def _read_parquet(path: Path, vocabulary: Mapping[str, int]) -> tuple[list[str], np.ndarray]:
-    """The vocabulary's words in a parquet file with columns word and vector, in file order, and their vectors."""
+def _read_parquet(path: Path, vocabulary: Mapping[str, int]) -> tuple[list[str], list[list[float]], int]:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    try:
-        table = pq.read_table(path, columns=["word", "vector"], partitioning=None)
-        dim = len(table["vector"][0])
-        table = table.filter(pc.is_in(table["word"].cast(pa.large_string()), pa.array(vocabulary, pa.large_string())))
-        vectors = np.array(table["vector"].cast(pa.list_(pa.float64())).to_pylist(), np.float64)
-        return table["word"].to_pylist(), vectors.reshape(len(table), dim)
-    except (pa.ArrowException, OSError, ValueError, TypeError, LookupError) as error:
-        raise DatasetError(
-            f"{path} needs the columns word, a text, and vector, a list of equally many numbers for each word: "
-            f"{excerpt(error, 200)}"
-        ) from error
+    table = pq.read_table(path, columns=["word", "vector"], partitioning=None)
+    dim = len(table["vector"][0])
+    table = table.filter(pc.is_in(table["word"].cast(pa.large_string()), pa.array(vocabulary, pa.large_string())))
+    return table["word"].to_pylist(), table["vector"].to_pylist(), dim

@@ -15,7 +15,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from attnfaith import recipes
 from attnfaith import record as records
-from attnfaith.data.registry import all_datasets, facts
+from attnfaith.data.registry import DATASETS, facts
 from attnfaith.loading import load_model
 from attnfaith.metrics.registration import METRIC_DIR, METRIC_NAME
 from attnfaith.models import AttentionClassifierConfig, RationaleClassifierConfig
@@ -256,7 +256,7 @@ def record_file(table: pa.Table, config: str, split: str) -> dict[str, bytes]:
 def summary_files(repo_id: str, cells: Mapping[str, Mapping]) -> dict[str, bytes]:
     """Return the card of a repository of records and the facts about each of them, by configuration."""
     cells = dict(sorted(cells.items()))
-    datasets = {name: facts(name) for name in {cell["dataset"] for cell in cells.values()} if name in all_datasets()}
+    datasets = {name: facts(name) for name in {cell["dataset"] for cell in cells.values()} if name in DATASETS}
     return {CARD: cards.records_card(cells, repo_id=repo_id, datasets=datasets).encode(), CELLS: as_json(cells)}
 
 

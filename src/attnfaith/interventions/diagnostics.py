@@ -42,8 +42,8 @@ class _OfImpermissible(Measure):
         super().check(subject, dataset)
         if dataset is not None and IMPERMISSIBLE not in dataset.column_names:
             raise SubjectError(
-                f"'{self.name}' needs marks of impermissible tokens: give their column, a 0 or 1 for each word, as "
-                "data.impermissible, or the words themselves as data.impermissible_words"
+                f"'{self.name}' needs marks of impermissible tokens: give a column impermissible, a 0 or 1 for each "
+                "word, or the words themselves as data.impermissible_words"
             )
 
 

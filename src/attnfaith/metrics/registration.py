@@ -4,6 +4,7 @@
 entry point for packages, so the metric is put into that cache.
 """
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -24,22 +25,19 @@ def register_metric() -> None:
 def install_metric() -> Path:
     """Copy the metric into evaluate's cache of modules, unless this version of it is there; return the path of its script.
 
-    The cache, `HF_MODULES_CACHE` (by default modules/ under `HF_HOME`), is read by every program of this user. Where the Hub
-    can be reached evaluate asks it first; with `HF_EVALUATE_OFFLINE=1` it reads the cache at once. Of several versions
-    evaluate takes the one installed last. Raises OSError where the cache cannot be written.
+    The cache, `HF_MODULES_CACHE` (by default modules/ under `HF_HOME`), is read by every program of this user; of several
+    versions evaluate takes the one installed last. Where the Hub can be reached evaluate asks it first, but with
+    `HF_EVALUATE_OFFLINE=1`. Raises OSError where the cache cannot be written.
     """
-    import hashlib
-
     from evaluate import config
 
-    sources = sorted(METRIC_DIR.glob("*.py"))
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(METRIC_DIR.glob("*.py")))).hexdigest()
     versions = Path(config.HF_MODULES_CACHE) / "evaluate_modules" / "metrics" / f"evaluate-metric--{METRIC_NAME}"
     script = versions / digest / f"{METRIC_NAME}.py"
     if not script.is_file():
         versions.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=versions) as folder, suppress(OSError):  # another process may be faster
-            shutil.copytree(METRIC_DIR, Path(folder, digest), ignore=lambda _, names: [n for n in names if n[-3:] != ".py"])
+            shutil.copytree(METRIC_DIR, Path(folder, digest), ignore=shutil.ignore_patterns("__pycache__", "*.md", "*.txt"))
             Path(folder, digest).rename(script.parent)  # whole or not at all
     os.utime(script)
     return script

@@ -156,15 +156,13 @@ class Recipe:
         data, model, objective, selector = self.data, self.model, self.objective.kind, self.model.selector
         ours, pairs, selects = self.kind == "classifier", self.kind == "translator", selector is not None
         plain, flat = ours and not selects, ours and model.hierarchy == "none"  # plain: attention pools states
-        own = "text text_pair label impermissible impermissible_words preprocessing validation_share test_share split_seed"
+        own = "text text_pair label impermissible_words preprocessing validation_share test_share split_seed"
         yield data.own and not pairs, "own data with classes (data.path or data.hub_id)", f"data {own}"
         yield data.path is not None and not pairs, "files (data.path)", "data encoding delimiter quotes"
         yield data.hub_id is not None, "data sets of the Hub (data.hub_id)", "data revision config"
         yield not data.own, "generated data", "data arguments"
-        yield data.tokenizer is not None, "data.tokenizer", "data tokenizer_revision"
-        yield data.tokenizer is None and self.kind != "pretrained", "a vocabulary of the training texts", "data min_df"
-        yield flat, "models of this package that read words in a row", "data tokenizer"
-        yield ours and not flat, "model.hierarchy=sentence", "data max_sentence_length max_sentences"
+        yield self.kind != "pretrained", "a vocabulary of the training texts", "data min_df"
+        yield ours and not flat, "model.hierarchy=sentence", "data max_sentence_length"
         yield ours, "classifiers of this package", "data vectors"
         yield pairs, "sentence pairs (model.type)", "data vocabulary vocabulary_size links_from"
         yield not pairs, "classifiers", "data hub_id impermissible_removed missing_vectors"
@@ -204,10 +202,8 @@ class Recipe:
         yield len(places) > 1, f"{' and '.join(places)}: set one of them, and the others to null"
         nothing = data.own and data.validation_share + data.test_share >= 1
         yield nothing, "data.validation_share and data.test_share leave nothing for training: their sum must be below 1"
-        marks = [key for key in ("impermissible", "impermissible_words") if getattr(data, key) is not None]
-        yield len(marks) == 2, "data.impermissible and data.impermissible_words both name words: leave one out"
-        unmarked = data.own and data.impermissible_removed and not marks
-        yield unmarked, "data.impermissible_removed needs data.impermissible or data.impermissible_words"
+        unmarked = data.own and data.impermissible_removed and data.impermissible_words is None
+        yield unmarked, "data.impermissible_removed needs data.impermissible_words"
 
         lacks = objective.needs_base and not objective.base
         yield lacks, f"objective.kind={kind!r} needs objective.base, the folder of the run that it is trained against"

@@ -47,6 +47,8 @@ def make_section(kind: type, values: Mapping, place: str):
         mistake = refusal.errors(include_url=False)[0]
         path = place + "".join(f"[{step}]" if isinstance(step, int) else f".{cut(str(step), 60)}" for step in mistake["loc"])
         if mistake["type"] == "unexpected_keyword_argument":
+            if mistake["input"] is None:  # of another version, which writes out every key
+                return make_section(kind, _without(values, *mistake["loc"]), place)
             *steps, name = mistake["loc"]
             for step in steps:
                 kind = sections_of(kind).get(step, kind)
@@ -62,6 +64,12 @@ def make_section(kind: type, values: Mapping, place: str):
         if isinstance(error, RecipeError):
             raise
         raise RecipeError(f"{place} holds a value that is none of JSON: {excerpt(error)}") from error
+
+
+def _without(values: Mapping, key: str, *inner: str) -> dict:
+    if inner:
+        return {**values, key: _without(values[key], *inner)}
+    return {name: value for name, value in values.items() if name != key}
 
 
 def sections_of(kind: type) -> dict[str, type]:
@@ -90,10 +98,8 @@ class Data:
     """own data: column of the second text of a pair; null: single texts"""
     label: str | None = None
     """own data: column of the class; null: label, or the only candidate"""
-    impermissible: str | None = None
-    """own data: column that marks words which a deceptive model hides, one 0 or 1 for each word between blanks"""
     impermissible_words: Annotated[list[Annotated[str, Field(pattern=r"^\S+$")]], Field(min_length=1)] | None = None
-    """own data: these words, case and marks at their ends aside, in place of such a column"""
+    """own data: words which a deceptive model hides, case and marks at their ends aside"""
     impermissible_removed: bool = False
     """train and measure on the texts without these words: how well the rest predicts the labels"""
     encoding: str | None = None
@@ -118,14 +124,8 @@ class Data:
     """tokens of an input, markers included; longer texts are cut and counted; null: no limit, of own data 1000"""
     max_sentence_length: Count | None = None
     """of hierarchical models: words of a sentence; a longer sentence is split"""
-    max_sentences: Count | None = None
-    """of hierarchical models: sentences of a text; longer texts are cut and counted"""
     min_df: Count | None = None
     """training texts that a word must occur in to be known; null: the data set's own"""
-    tokenizer: str | None = None
-    """Hugging Face tokenizer, by its name on the Hub or its folder, in place of the words of the training texts"""
-    tokenizer_revision: str | None = None
-    """of a tokenizer on the Hub: branch, tag or commit; null: main"""
     vectors: str | None = None
     """file of word vectors (text, .vec, .gz, parquet), here or under the data root; null: random ones"""
     missing_vectors: Literal["zero", "random"] = "zero"

@@ -21,7 +21,7 @@ from transformers import (
 
 from attnfaith import loading
 from attnfaith.data.sources import ROOT_VARIABLE
-from attnfaith.data.subwords import adopt_tokenizer, tokenizer_digest, tokenizer_facts
+from attnfaith.data.subwords import tokenizer_digest, tokenizer_facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.data.vectors import file_digest, load_vectors
 from attnfaith.models import (
@@ -73,23 +73,18 @@ def measurable(model, tokenizer, pairs: bool = False):
 
 
 def make_tokenizer(recipe: Recipe, loaded):
-    """Return the recipe's tokenizer: the named one, its pretrained model's, or one of the words of the training texts."""
+    """Return the tokenizer of the recipe's pretrained model, or one of the words of the training texts."""
     entry, data = loaded.entry, recipe.data
     if recipe.kind == "pretrained":
         return _pretrained_tokenizer(recipe)
-    if data.tokenizer is not None:
-        how = {"revision": data.tokenizer_revision, "max_length": data.max_length, "pair": entry.pair}
-        return adopt_tokenizer(data.tokenizer, **how)
     return build_tokenizer(
         loaded.vocabulary_texts,
         preprocessing=entry.preprocessing,
         min_df=entry.min_df if data.min_df is None else data.min_df,
         max_length=data.max_length,
         pair=entry.pair,
-        extra_vocabulary=loaded.extra_vocabulary,
         hierarchy=recipe.model.hierarchy,
         max_sentence_length=data.max_sentence_length,
-        max_sentences=data.max_sentences,
     )
 
 
@@ -106,14 +101,12 @@ def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
     if recipe.kind == "pretrained":
         return _pretrained_model(recipe, labels, tokenizer)
     fields = {
-        "vocab_size": max(tokenizer.get_vocab().values()) + 1,  # of some tokenizers ids are left out
+        "vocab_size": len(tokenizer),
         **{f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("unk", "pad", "bos", "eos")},
         **labels,
     }
     if recipe.model.hierarchy != "none":
         fields["sentence_token_id"] = tokenizer.sentence_token_id
-    if data.tokenizer is not None:
-        fields["tokenizer_digest"] = tokenizer_digest(tokenizer)
     vectors = None
     if data.vectors:
         path = vectors_path(data.vectors)
@@ -148,14 +141,11 @@ def vectors_path(name: str) -> Path:
 
 
 def facts_of_tokenizer(recipe: Recipe, tokenizer) -> dict[str, dict]:
-    """Return facts about an adopted tokenizer and its pretrained model; {} for a vocabulary of the training texts."""
-    data, model = recipe.data, recipe.model
-    if recipe.kind == "pretrained":
-        facts = tokenizer_facts(tokenizer, model.pretrained, model.revision)
-        return {"tokenizer": facts, "pretrained": pretrained_facts(recipe)}
-    if data.tokenizer is None:
+    """Return facts about a pretrained model and its tokenizer; {} for a vocabulary of the training texts."""
+    if recipe.kind != "pretrained":
         return {}
-    return {"tokenizer": tokenizer_facts(tokenizer, data.tokenizer, data.tokenizer_revision)}
+    facts = tokenizer_facts(tokenizer, recipe.model.pretrained, recipe.model.revision)
+    return {"tokenizer": facts, "pretrained": pretrained_facts(recipe)}
 
 
 # ------------------------------------------------------------------------------------------------ pretrained ones

@@ -112,7 +112,7 @@ class Texts:
         if self.recipe.kind == "pretrained":
             limit = self.tokenizer.model_max_length
             return encode_for_classifier(split, self.tokenizer, max_length=limit if limit < BOUNDLESS else None)
-        return encode(split, self.tokenizer, preprocessing=self.loaded.entry.preprocessing)
+        return encode(split, self.tokenizer)
 
     @cached_property
     def measured(self) -> Dataset:
@@ -133,9 +133,7 @@ class Texts:
             return [f"{loaded.entry.name}: {line}" for line in lines]
         source = loaded.dropped["source"]
         counts = {
-            "questions left out, as their answer is not in their text": source.get("answer_not_candidate", 0),
             "questions left out, as their answer is not one of training": source.get("answer_not_in_training", 0),
-            "candidates left out, as no training text has them": loaded.unknown_candidates,
             "texts without words": sum(loaded.empty.values()),
             "second texts without words": sum(loaded.empty_pair.values()),
         }

@@ -176,7 +176,7 @@ def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: Partia
     if recipe.kind == "translator":
         dataset |= {"gold": loaded.entry.gold, "left_out": loaded.left_out}
         return facts | {"trained_on": {split: len(part) for split, part in rows.items()}}
-    dataset |= {name: getattr(loaded, name) for name in ("dropped", "empty", "empty_pair", "unknown_candidates")}
+    dataset |= {name: getattr(loaded, name) for name in ("dropped", "empty", "empty_pair")}
     if loaded.about:
         dataset["about"] = loaded.about
     truncated = {split: int(sum(part["truncated"])) for split, part in rows.items()}

@@ -18,7 +18,6 @@ Source: Och & Ney (2003), A Systematic Comparison of Various Statistical Alignme
 
 import re
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 
 import numpy as np
 
@@ -47,14 +46,22 @@ def read_links(
     the sentence. Without lengths the latter shows only in many sentences: WITHOUT_FIRST with links, of which none links a
     first word, are refused too.
     """
-    if isinstance(start, bool) or not isinstance(start, Integral) or start not in (0, 1):
+    if start not in (0, 1) or isinstance(start, bool):
         raise InputError(
             f"the number of the first word in {name} is {short(start)}; give 0 or 1: the links alone do not show it"
         )
     links = parsed_links(items(rows, name, "text of links"), name, start, reverse)
-    lengths = {side: column for side, column in (lengths or {}).items() if column is not None}
-    for side, column in lengths.items():
-        _check_lengths(links, name, start, side, column)
+    for side, column in (lengths or {}).items():
+        if len(column) != len(links):
+            raise InputError(f"{name} has {len(links)} rows and there are {len(column)} {side} sentences; give one each")
+        words = _SIDES.index(side)
+        for place, (row, length) in enumerate(zip(links, column, strict=True)):
+            if row is not None and length is not None and len(row) and row[:, words].max() >= length:
+                source, target, _ = row[row[:, words].argmax()] + start
+                raise InputError(
+                    f"row {place}: {name} holds the link {source}-{target} (source-target), and its {side} sentence has "
+                    f"{int(length)} words, counted from {start}: does it count from {1 - start}, or are the sides exchanged?"
+                )
     filled = [row for row in links if row is not None and len(row)]
     if start == 0 and not lengths and len(filled) >= WITHOUT_FIRST and all((row[:, :2] > 0).all() for row in filled):
         raise InputError(
@@ -66,37 +73,25 @@ def read_links(
 
 def parsed_links(rows: Sequence, name: str = "links", start: int = 0, reverse: bool = False) -> list[np.ndarray | None]:
     """`read_links` without the checks that need all sentences or their lengths."""
-    return [None if row is None else _parsed(row, name, place, start, reverse) for place, row in enumerate(rows)]
-
-
-def _parsed(row: object, name: str, place: int, start: int, reverse: bool) -> np.ndarray:
-    if not isinstance(row, str):
-        raise InputError(f"row {place}: {name} is {short(row)}; give the links of a sentence as text, such as '0-0 1-2'")
-    kinds: dict[tuple[int, int], int] = {}
-    for link in row.split():
-        parts = _LINK.fullmatch(link)
-        if parts is None:
-            raise InputError(f"row {place}: {name} holds {short(link)}; a link is i-j (sure) or ipj (possible)")
-        pair = int(parts[1]) - start, int(parts[3]) - start
-        if min(pair) < 0:
-            raise InputError(f"row {place}: {name} should count words from 1 and holds the link {link}: it counts from 0")
-        pair = pair[::-1] if reverse else pair
-        kinds[pair] = max(kinds.get(pair, 0), SURE if parts[2] == "-" else POSSIBLE)
-    return np.array([(*pair, kinds[pair]) for pair in sorted(kinds)], np.int64).reshape(-1, 3)
-
-
-def _check_lengths(links: Sequence, name: str, start: int, side: str, lengths: Sequence) -> None:
-    """Raise InputError where a link leads beyond a sentence."""
-    if len(lengths) != len(links):
-        raise InputError(f"{name} has {len(links)} rows and there are {len(lengths)} {side} sentences; give one each")
-    column = _SIDES.index(side)
-    for place, (row, length) in enumerate(zip(links, lengths, strict=True)):
-        if row is not None and length is not None and len(row) and row[:, column].max() >= length:
-            source, target, _ = row[row[:, column].argmax()] + start
-            raise InputError(
-                f"row {place}: {name} holds the link {source}-{target} (source-target), and its {side} sentence has "
-                f"{int(length)} words, counted from {start}: does it count from {1 - start}, or are the sides exchanged?"
-            )
+    links = []
+    for place, row in enumerate(rows):
+        if row is not None and not isinstance(row, str):
+            raise InputError(f"row {place}: {name} is {short(row)}; give the links of a sentence as text, such as '0-0 1-2'")
+        kinds: dict[tuple[int, int], int] = {}
+        for link in (row or "").split():
+            parts = _LINK.fullmatch(link)
+            if parts is None:
+                raise InputError(f"row {place}: {name} holds {short(link)}; a link is i-j (sure) or ipj (possible)")
+            pair = int(parts[1]) - start, int(parts[3]) - start
+            if min(pair) < 0:
+                raise InputError(
+                    f"row {place}: {name} should count words from 1 and holds the link {link}: it counts from 0"
+                )
+            pair = pair[::-1] if reverse else pair
+            kinds[pair] = max(kinds.get(pair, 0), SURE if parts[2] == "-" else POSSIBLE)
+        values = np.array([(*pair, kinds[pair]) for pair in sorted(kinds)], np.int64).reshape(-1, 3)
+        links.append(None if row is None else values)
+    return links
 
 
 def written_links(links: np.ndarray) -> str:

@@ -69,13 +69,10 @@ def build():
 
         zeros = gradio.Checkbox(label="zeros are tokens, not padding (sparse attention)")
         outputs = [gradio.Dataframe(label="results", wrap=True), gradio.Dataframe(label="each instance")]
-        card = (FOLDER / "README.md").read_text(encoding="utf-8").split("---", 2)[2]
-        return gradio.Interface(
-            compute, [zeros, *inputs], outputs, article=card, api_name=name, flagging_mode="never", submit_btn="Compute"
-        )
+        return gradio.Interface(compute, [zeros, *inputs], outputs, api_name=name, flagging_mode="never")
 
     texts = [gradio.Textbox(EXAMPLE.get(name), label=f"{name} (JSON list of lists)") for name in COLUMNS]
-    file = gradio.File(label="record.parquet, JSON, JSON lines or CSV: an instance a row, a JSON list a cell", height=140)
+    file = gradio.File(label="record.parquet, JSON, JSON lines or CSV: an instance a row, a JSON list a cell")
     importance = gradio.Textbox(label="column of importance (by default the first)")
     pages = [interface(columns_of_texts, texts, "typed"), interface(columns_of_table, [file, importance], "table")]
     return gradio.TabbedInterface(pages, ["Type", "Table"], title="Attention faithfulness")

@@ -47,12 +47,9 @@ from .support_agreement import support_auprc, top_k_overlap
 
 _DESCRIPTION = """
 Measures whether the attention of a text classifier says which tokens it used. Four questions: how concentrated is
-attention (entropy over its maximum, tokens with weight)? Does it rank the tokens as an importance measure does
-(Kendall's tau-b between attention and importance; for sparse attention also the overlap of the heaviest tokens, and
-average precision of importance against the tokens with weight)? Do the predictions change when attention is replaced
-(total variation distance and share of changed decisions between probs and counterfactual_probs)? How different is the
-attention that replaced it (Jensen-Shannon divergence between attention and counterfactual_attention)? Undefined
-instances are counted and enter no mean.
+attention? Does it rank the tokens as an importance measure does (Kendall's tau-b)? Do the predictions change when attention
+is replaced (total variation distance, share of changed decisions)? How different is the attention that replaced it
+(Jensen-Shannon divergence)? Undefined instances are counted and enter no mean.
 """
 
 _REFERENCES = {
@@ -71,29 +68,20 @@ is undefined.
     counterfactual_attention: T weights, as attention: those that were put in its place.
     counterfactual_probs: C class probabilities that the model then gives.
 Arguments:
-    mask: for padded rows, 1 on tokens and 0 on padding; rows are cut to their tokens before anything else. Given with
-        columns, to add_batch, or to add. Without it, rows of one length of which any begins or ends in attention that is
-        exactly 0 are refused. "none": zeros are tokens, as in sparse attention. `evaluate.load(..., mask="none")` says so
-        for all calls.
+    mask: for padded rows, 1 on tokens and 0 on padding. Without it, rows of one length of which any begins or ends in
+        attention that is exactly 0 are refused. "none": zeros are tokens, as in sparse attention.
     alpha: level of significance of tau, in 0..1. Default 0.05.
     n_bootstrap, seed: resamples for the 95 % interval of the alignment error rate, and what fixes them. Defaults 1000 and 0.
     per_text: also return "per_text", a dict of lists with one number for each instance. Default False.
 Returns a flat dict of floats and integers: n, the number of instances; means over the instances where they are defined; and
-with _undefined at the end the count of the others. A statistic of no defined instance is NaN. The card explains each.
+with _undefined at the end the count of the others. A statistic of no defined instance is NaN.
     attention: normalised_entropy, support_size, share_of_zeros.
     attention and importance: kendall_tau (tau-b) with its interval and tie_ceiling, the largest |tau-b| that ties allow; and
         what ties do not limit: top_k_overlap, support_auprc. With probs as well, kendall_tau_class_c for every class c.
     probs and counterfactual_probs: tvd (total variation distance), flip_fraction (changed decisions).
     attention and counterfactual_attention: jsd (Jensen-Shannon divergence in nats).
-Configurations, the second argument of `evaluate.load`, with columns of their own:
-    "erasure": whole_prob, empty_prob: the probability of the class predicted for the whole text, and of the same class for
-        the text without tokens; kept_probs, removed_probs: for the tokens ranked first alone, and for the text without them,
-        one for each share of the tokens. Returns sufficiency and comprehensiveness.
-    "plausibility": scores, T numbers; rationale, 1 on the tokens that people marked and 0 elsewhere. Argument share: tokens
-        that make up the rationale of the scores, by default the mean share that is marked.
-    "alignment": links, gold_links: links between the words of two sentences as text, "0-0 1-2 2p2" (source-target; - sure, p
-        possible). Arguments links_from, gold_from: 0 or 1, the number of a first word, both needed; links_reversed: links
-        are target-source. Columns source_length, target_length (optional): words of the sentences, to check the links.
+The configurations "erasure", "plausibility" and "alignment", second argument of `evaluate.load`, have columns of their own:
+see the card, which explains every number.
 Raises ValueError (InputError), naming the column and the row, for input that cannot be computed from.
 Examples:
     >>> import evaluate
@@ -162,7 +150,11 @@ class AttentionFaithfulness(evaluate.Metric):
 
     def compute(self, *, alpha=0.05, n_bootstrap=1000, seed=0, share=None, mask=None, per_text=False, **columns):
         """Results over the columns given here, or over all that were added before. Absent columns stay out."""
-        _check_settings(alpha, n_bootstrap, seed)
+        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= alpha <= 1:
+            raise InputError(f"alpha is {short(alpha)}; a level of significance lies in 0..1")
+        for name, value, least in (("n_bootstrap", n_bootstrap, 1), ("seed", seed, 0)):
+            if not isinstance(value, int | np.integer) or value < least:
+                raise InputError(f"{name} is {short(value)}; give a whole number from {least} on")
         if share is not None:
             if self.config_name != "plausibility":
                 raise InputError(f'share is {short(share)}; give it to the configuration "plausibility" alone')
@@ -201,16 +193,17 @@ class AttentionFaithfulness(evaluate.Metric):
         if not any(set(group) <= set(columns) for group in _SUFFICIENT[self.config_name]):
             enough = ", or ".join(" and ".join(group) for group in _SUFFICIENT[self.config_name])
             raise InputError(f"nothing can be computed from the columns {sorted(columns)}; give {enough}")
+        over_tokens = [name for name in _OVER_TOKENS if name in columns]
+        if mask is not None and not over_tokens:
+            raise InputError(f"mask selects tokens, and the columns {sorted(columns)} have none: leave it out")
         if self.config_name == "alignment":
-            if mask is not None:
-                raise InputError("mask selects tokens, and links are between words: leave it out")
             return _read_links(**columns)
         for name, rows in columns.items():
             columns[name] = number_rows(rows, name) if self.features[name] == _ROW else numbers(rows, name)
         counts = {name: len(rows) for name, rows in columns.items()}
         if len(set(counts.values())) > 1:
             raise InputError(f"the columns differ in their number of rows: {counts}; give one per instance")
-        columns |= self._without_padding(columns, mask)
+        columns |= self._without_padding({name: columns[name] for name in over_tokens}, mask)
         if self.config_name == "erasure":
             _erasure(**columns)
         elif self.config_name == "plausibility":
@@ -224,14 +217,11 @@ class AttentionFaithfulness(evaluate.Metric):
                     flatten_pair(columns[pair[0]], columns[pair[1]], pair)
         return columns
 
-    def _without_padding(self, columns, mask):
+    def _without_padding(self, over_tokens, mask):
         """The columns of tokens, cut to their tokens."""
-        over_tokens = {name: columns[name] for name in _OVER_TOKENS if name in columns}
-        if mask is not None and not over_tokens:
-            raise InputError(f"mask selects tokens, and the columns {sorted(columns)} have none: leave it out")
         mask = self.mask if mask is None else mask
         if mask is None:
-            zero = {name: columns[name] for name in _ZERO_ON_PADDING.get(self.config_name, ()) if name in columns}
+            zero = {name: over_tokens[name] for name in _ZERO_ON_PADDING.get(self.config_name, ()) if name in over_tokens}
             if zero:
                 check_padding(zero)
         elif not isinstance(mask, str):
@@ -248,59 +238,42 @@ class AttentionFaithfulness(evaluate.Metric):
         else:
             columns = [arguments[name] for name in self._feature_names()]
             by_text = _erasure(*columns) if self.config_name == "erasure" else plausibility_results(*columns, share)
-            results = {"n": len(columns[0])}
-            for name, values in by_text.items():
-                results |= _mean(name, values)
+            results = {"n": len(columns[0])} | _means(by_text)
         if per_text:
             results["per_text"] = {name: values.astype(float).tolist() for name, values in by_text.items()}
         return results
-
-
-def _check_settings(alpha, n_bootstrap, seed):
-    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= alpha <= 1:
-        raise InputError(f"alpha is {short(alpha)}; a level of significance lies in 0..1")
-    for name, value, least, most in (("n_bootstrap", n_bootstrap, 1, 1_000_000), ("seed", seed, 0, 2**64 - 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-            raise InputError(f"{name} is {short(value)}; give a whole number from {least} to {most}")
 
 
 def _faithfulness(attention, importance, probs, counterfactual_attention, counterfactual_probs, alpha, n_bootstrap, seed):
     """The results, and the numbers of each instance behind the means, name -> [N]."""
     results, by_text = {"n": len(attention)}, {}
     if _present_in(attention):
-        for function in (normalised_entropy, support_size, share_of_zeros):
-            by_text[function.__name__] = function(attention)
-            results |= _mean(function.__name__, by_text[function.__name__])
+        numbers = {function.__name__: function(attention) for function in (normalised_entropy, support_size, share_of_zeros)}
+        by_text |= numbers
+        results |= _means(numbers)
     if _present_in(attention, importance):
         predicted = decisions(*flatten(probs, "probs")) if _present_in(probs) else None
         agreement = agreement_by_text(attention, importance, alpha)
         by_text |= agreement
-        results |= _agreement_results(summaries(agreement, predicted))
+        for group, values in summaries(agreement, predicted).items():
+            suffix = "" if group == "overall" else f"_class_{group}"
+            results |= {f"kendall_tau{suffix}{end}": values[name] for name, end in _AGREEMENT_NAMES.items()}
+            results[f"tie_ceiling{suffix}"] = values["tie_ceiling"]
+            if suffix:
+                results[f"kendall_tau{suffix}_n"] = values["n"]
         for function in (top_k_overlap, support_auprc):
             name = function.__name__
             by_text[name], by_text[f"{name}_chance"] = function(attention, importance)
-            results |= _mean(name, by_text[name])
+            results |= _means({name: by_text[name]})
             results[f"{name}_chance"] = _statistic(np.mean, by_text[f"{name}_chance"])
     if _present_in(probs, counterfactual_probs):
         by_text["tvd"] = total_variation_distance(probs, counterfactual_probs)
         by_text["flip_fraction"] = decision_flips(probs, counterfactual_probs)
-        results |= _mean("tvd", by_text["tvd"], whole=True) | _mean("flip_fraction", by_text["flip_fraction"])
+        results |= _means({"tvd": by_text["tvd"]}, whole=True) | _means({"flip_fraction": by_text["flip_fraction"]})
     if _present_in(attention, counterfactual_attention):
         by_text["jsd"] = jensen_shannon_divergence(attention, counterfactual_attention)
-        results |= _mean("jsd", by_text["jsd"], whole=True)
+        results |= _means({"jsd": by_text["jsd"]}, whole=True)
     return results, by_text
-
-
-def _agreement_results(groups):
-    results = {}
-    for group, values in groups.items():
-        suffix = "" if group == "overall" else f"_class_{group}"
-        for name, end in _AGREEMENT_NAMES.items():
-            results[f"kendall_tau{suffix}{end}"] = values[name]
-        results[f"tie_ceiling{suffix}"] = values["tie_ceiling"]
-        if suffix:
-            results[f"kendall_tau{suffix}_n"] = values["n"]
-    return results
 
 
 def _erasure(whole_prob, kept_probs, removed_probs, empty_prob):
@@ -350,9 +323,11 @@ def _statistic(function, values):
     return float(function(defined)) if len(defined) else float("nan")
 
 
-def _mean(name, values, whole=False):
-    """The mean, and how many are undefined; whole: the median and the largest too."""
-    results = {name: _statistic(np.mean, values), f"{name}_undefined": int(np.isnan(values).sum())}
-    if whole:
-        results |= {f"{name}_median": _statistic(np.median, values), f"{name}_max": _statistic(np.max, values)}
+def _means(by_text, whole=False):
+    """The means, and how many values are undefined; whole: the median and the largest too."""
+    results = {}
+    for name, values in by_text.items():
+        results |= {name: _statistic(np.mean, values), f"{name}_undefined": int(np.isnan(values).sum())}
+        if whole:
+            results |= {f"{name}_median": _statistic(np.median, values), f"{name}_max": _statistic(np.max, values)}
     return results

@@ -54,27 +54,22 @@ def numbers(column: object, name: str) -> np.ndarray:
 
 
 def _number_row(row: object, name: str, place: int) -> np.ndarray:
-    array = np.array(None)
-    if hasattr(row, "__len__") and not isinstance(row, NO_NUMBERS):
-        try:
-            array = np.asarray(_plain(row))
-            if array.dtype == object:
-                array = np.asarray([np.nan if value is None else _plain(value) for value in array.tolist()])
-        except (ValueError, TypeError, OverflowError, RuntimeError):  # rows of different lengths; numbers that do not fit
-            array = np.array(None)
+    try:
+        values = [_plain(value) for value in (None if isinstance(row, NO_NUMBERS) else _plain(row))]
+        array = np.asarray([np.nan if value is None else value for value in values] or np.empty(0))
+    except (ValueError, TypeError, OverflowError):  # no row; rows of different lengths; numbers that do not fit
+        array = np.array(None)
     if array.ndim != 1 or array.dtype.kind not in "biuf":
         raise InputError(f"row {place}: {name} is {short(row)}; give a list of numbers, or None where there is none")
     return array.astype(np.float64)
 
 
 def _plain(values: object) -> object:
-    """Tensors and columns of tables as arrays or lists; everything else as it is."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        return values.double().numpy() if values.is_floating_point() else values.numpy()
-    if hasattr(values, "to_pylist"):  # Arrow
-        return values.to_pylist()
-    return values.to_numpy() if hasattr(values, "to_numpy") else values  # pandas, polars
+    """Arrays, tensors and columns of tables as lists of Python's numbers; everything else as it is."""
+    for method in ("tolist", "to_pylist", "to_list"):  # numpy, torch, pandas; Arrow; polars
+        if hasattr(values, method):
+            return getattr(values, method)()
+    return values.values.tolist() if hasattr(values, "iloc") else values
 
 
 def masked(columns: Mapping[str, list], mask: object) -> dict[str, list]:
@@ -143,18 +138,11 @@ class Layout:
 
 def flatten(rows: Sequence, name: str) -> tuple[np.ndarray, Layout]:
     """Return one ragged column as a flat float64 array [V] and its layout; None becomes one NaN."""
-    if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype != object:
-        return rows.astype(np.float64).ravel(), Layout(np.full(len(rows), rows.shape[1], dtype=np.int64))
-    arrays = [
-        row if isinstance(row, np.ndarray) else np.asarray((np.nan,) if row is None else row, dtype=np.float64)
-        for row in rows
-    ]
+    arrays = [np.asarray((np.nan,) if row is None else row, np.float64) for row in rows]
     for place, array in enumerate(arrays):
         if array.ndim != 1:
             raise InputError(f"row {place}: {name} has {array.ndim} axes; a row is one-dimensional")
-    lengths = np.fromiter(map(len, arrays), dtype=np.int64, count=len(arrays))
-    # one conversion for all rows: one for each takes most of the time
-    return np.concatenate(arrays).astype(np.float64) if arrays else np.empty(0), Layout(lengths)
+    return np.concatenate([np.empty(0), *arrays]), Layout(np.array([*map(len, arrays)], np.int64))
 
 
 def flatten_pair(x: Sequence, y: Sequence, names: tuple[str, str]) -> tuple[np.ndarray, np.ndarray, Layout]:
@@ -164,11 +152,10 @@ def flatten_pair(x: Sequence, y: Sequence, names: tuple[str, str]) -> tuple[np.n
     """
     if len(x) != len(y):
         raise InputError(f"{names[0]} has {len(x)} rows and {names[1]} has {len(y)}: give one row of each per instance")
-    undefined = [x_row is None or y_row is None for x_row, y_row in zip(x, y, strict=True)]
-    if any(undefined):
-        x, y = ([None if no_row else row for no_row, row in zip(undefined, rows, strict=True)] for rows in (x, y))
-    x_values, layout = flatten(x, names[0])
-    y_values, y_layout = flatten(y, names[1])
+    pairs = [(None, None) if a is None or b is None else (a, b) for a, b in zip(x, y, strict=True)]
+    (x_values, layout), (y_values, y_layout) = (
+        flatten([pair[side] for pair in pairs], name) for side, name in enumerate(names)
+    )
     for place in np.flatnonzero(layout.lengths != y_layout.lengths):
         raise InputError(
             f"row {place}: {names[0]} has {layout.lengths[place]} values and {names[1]} has {y_layout.lengths[place]}; "

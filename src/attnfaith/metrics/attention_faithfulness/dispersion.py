@@ -20,10 +20,8 @@ def normalised_entropy(rows: Sequence) -> np.ndarray:
     """
     scores, layout = _scores(rows)
     with np.errstate(invalid="ignore", divide="ignore"):
-        # over the largest first: neither the sum nor a share of it can then leave the range of floats
-        shares = scores / layout.max(scores)[layout.owner]
+        shares = scores / layout.max(scores)[layout.owner]  # so that no sum leaves the range of floats
         total = layout.sum(shares)
-        # 0 / 0 below two tokens and for zeros
         return np.clip((np.log(total) + layout.sum(entr(shares)) / total) / np.log(layout.lengths), 0, 1)
 
 

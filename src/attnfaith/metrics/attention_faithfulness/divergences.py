@@ -42,8 +42,8 @@ def _pair(p: Sequence, q: Sequence) -> tuple[np.ndarray, np.ndarray, Layout]:
 
 
 def _row_sums(terms: Callable, p: Sequence, q: Sequence) -> np.ndarray:
-    p_values, q_values, layout = _pair(p, q)
-    return np.where(layout.lengths > 0, layout.sum(terms(p_values, q_values)), np.nan)
+    *values, layout = _pair(p, q)
+    return np.where(layout.lengths > 0, layout.sum(terms(*values)), np.nan)
 
 
 def total_variation_distance(p: Sequence, q: Sequence) -> np.ndarray:
@@ -72,8 +72,8 @@ def decision_flips(p: Sequence, q: Sequence) -> np.ndarray:
 
     On equal probability the lower class is the decision.
     """
-    p_values, q_values, layout = _pair(p, q)
-    p_class, q_class = decisions(p_values, layout), decisions(q_values, layout)
+    *values, layout = _pair(p, q)
+    p_class, q_class = (decisions(rows, layout) for rows in values)
     return np.where(np.isnan(p_class) | np.isnan(q_class), np.nan, p_class != q_class)
 
 

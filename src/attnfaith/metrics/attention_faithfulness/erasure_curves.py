@@ -16,7 +16,6 @@ from .columns import InputError
 
 BINS = (0.01, 0.05, 0.1, 0.2, 0.5)
 """The shares that ERASER averages over."""
-NORMALISATIONS = ("eraser_code", "eraser_paper")
 
 
 def comprehensiveness(whole: Sequence, removed: Sequence) -> np.ndarray:
@@ -37,20 +36,16 @@ def sufficiency(whole: Sequence, kept: Sequence) -> np.ndarray:
     return whole[:, None] - kept
 
 
-def aopc(falls: Sequence, normalisation: str = "eraser_code") -> np.ndarray:
-    """Return the area over the perturbation curve: falls of p [N, S] averaged over shares to [N].
+def aopc(falls: Sequence) -> np.ndarray:
+    """Return the area over the perturbation curve: the mean over shares of falls of p [N, S], [N].
 
-    normalisation: "eraser_code", the mean over the S shares, as ERASER's published code; "eraser_paper", their sum over
-    S + 1, as its formula, which also counts the share 0 where nothing falls.
-
-    Source: Samek et al. (2017); DeYoung et al. (2020), section 4.2 and its code.
+    So ERASER's published code has it; its formula takes the sum over S + 1. Source: Samek et al. (2017); DeYoung et al.
+    (2020).
     """
     falls = np.asarray(falls, np.float64)
-    if normalisation not in NORMALISATIONS:
-        raise InputError(f"normalisation is {normalisation!r}; choose one of {', '.join(NORMALISATIONS)}")
     if falls.ndim != 2 or not falls.shape[1]:
         raise InputError(f"falls have shape {falls.shape}; give [N, S], a number for each of one share or more")
-    return falls.sum(1) / (falls.shape[1] + (normalisation == "eraser_paper"))
+    return falls.sum(1) / falls.shape[1]
 
 
 def normalised_sufficiency(whole: Sequence, kept: Sequence, empty: Sequence) -> np.ndarray:
@@ -97,15 +92,10 @@ def area_under_curve(shares: Sequence, probs: Sequence, first: Sequence, last: S
 
 
 def erasure_results(whole: Sequence, kept: Sequence, removed: Sequence, empty: Sequence) -> dict[str, np.ndarray]:
-    """Return sufficiency and comprehensiveness of each instance in three forms, [N] float64 each.
-
-    <name>_aopc is the mean over the shares ("eraser_code"), <name>_aopc_paper the sum over S + 1, normalised_<name> the mean
-    over the shares of the normalised form.
-    """
-    falls = {"sufficiency": sufficiency(whole, kept), "comprehensiveness": comprehensiveness(whole, removed)}
+    """Return the means over the shares of sufficiency and comprehensiveness, plain and normalised, [N] float64 each."""
     return {
-        **{f"{name}_aopc": aopc(values) for name, values in falls.items()},
-        **{f"{name}_aopc_paper": aopc(values, "eraser_paper") for name, values in falls.items()},
+        "sufficiency_aopc": aopc(sufficiency(whole, kept)),
+        "comprehensiveness_aopc": aopc(comprehensiveness(whole, removed)),
         "normalised_sufficiency": normalised_sufficiency(whole, kept, empty).mean(1),
         "normalised_comprehensiveness": normalised_comprehensiveness(whole, removed, empty).mean(1),
     }

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import digamma
 
-from .columns import InputError, Layout, check_share, check_values, flatten, flatten_pair
+from .columns import Layout, check_share, check_values, flatten, flatten_pair
 
 
 MATCH = 0.5
@@ -33,9 +33,8 @@ def average_precision(scores: Sequence, rationale: Sequence) -> np.ndarray:
 def trapezoid_auprc(scores: Sequence, rationale: Sequence) -> np.ndarray:
     """Return the area by trapezoids under precision over recall, [N] in 0..1, as ERASER's published code takes it.
 
-    The curve starts at recall 0 with precision 1 and joins its points by lines. Precision does not run in lines between
-    thresholds, so the area is too large: scores that all are equal reach (1 + share marked) / 2. Use it for comparison with
-    others; otherwise take `average_precision`.
+    Precision does not run in lines between thresholds, so the area is too large: scores that all are equal reach
+    (1 + share marked) / 2. Use it for comparison with others.
     """
     return _area(scores, rationale, by_lines=True)
 
@@ -44,6 +43,7 @@ def _area(scores: Sequence, rationale: Sequence, by_lines: bool) -> np.ndarray:
     """Area under precision over recall, [N]: by lines between thresholds, or by steps."""
     values, gold, layout = flatten_pair(scores, rationale, ("scores", "rationale"))
     marked = _marked(gold, layout, "rationale")
+    defined = (marked > 0) & (marked < layout.lengths) & (layout.sum(np.isnan(values)) == 0)
     order = np.lexsort((-values, layout.owner))
     values, gold = values[order], np.nan_to_num(gold[order])  # a NaN would run into later rows
     rank = np.arange(len(values)) - layout.starts[layout.owner] + 1
@@ -57,7 +57,6 @@ def _area(scores: Sequence, rationale: Sequence, by_lines: bool) -> np.ndarray:
     if by_lines:
         precision = (precision + np.where(first, 1.0, np.roll(precision, 1))) / 2
     area = np.bincount(owner, weights=precision * gain, minlength=len(layout))
-    defined = (marked > 0) & (marked < layout.lengths) & (layout.sum(np.isnan(values)) == 0)
     return np.divide(area, marked, out=np.full(len(layout), np.nan), where=defined)
 
 
@@ -125,12 +124,10 @@ def span_iou(chosen: Sequence, rationale: Sequence, threshold: float = MATCH) ->
     """Return precision, recall and F1 over spans, each [N] in 0..1.
 
     A span is a longest run of chosen, or of marked, tokens. It matches where its intersection with a span of the other side,
-    over their union, is at least `threshold`, above 0 and at most 1. precision: share of chosen spans that match; undefined
-    where none is chosen, and F1 is then 0. recall: share of marked spans that match. ERASER's code divides the matching
-    chosen spans by the marked ones instead: at exactly 1/2 two halves of one marked span match and its recall exceeds 1.
+    over their union, is at least `threshold`, above 0. precision: share of chosen spans that match; undefined where none is
+    chosen, and F1 is then 0. recall: share of marked spans that match. (ERASER's code divides the matching chosen spans by
+    the marked ones, so its recall may exceed 1.)
     """
-    if not 0 < threshold <= 1:
-        raise InputError(f"threshold is {threshold}; give the overlap at which spans match, above 0 and at most 1")
     chosen, gold, layout = flatten_pair(chosen, rationale, ("chosen", "rationale"))
     marked, picked = _marked(gold, layout, "rationale"), _marked(chosen, layout, "chosen")
     scores = np.full((3, len(layout)), np.nan)

@@ -178,10 +178,7 @@ def tie_ceiling(x: Sequence, y: Sequence) -> np.ndarray:
 
 
 def agreement(
-    attention: Sequence,
-    importance: Sequence,
-    predicted_class: Sequence | None = None,
-    alpha: float = 0.05,
+    attention: Sequence, importance: Sequence, predicted_class: Sequence | None = None, alpha: float = 0.05
 ) -> dict[str, dict[str, float | int]]:
     """Return Kendall's tau-b between attention and importance, summarised over instances and per predicted class.
 
@@ -219,32 +216,21 @@ def summaries(by_text: dict[str, np.ndarray], predicted_class: Sequence | None =
         groups |= {str(int(label)): predicted == label for label in np.unique(predicted[~np.isnan(predicted)])}
     for name, members in groups.items():
         defined = members & ~np.isnan(tau)
-        low, high = _interval_of_mean(tau[defined])
+        n, values = int(defined.sum()), {key: numbers[defined] for key, numbers in by_text.items()}
+        means = {key: float(np.mean(numbers)) if n else np.nan for key, numbers in values.items()}
+        reach = stdtrit(n - 1, 0.975) * values["kendall_tau"].std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
         results[name] = {
-            "n": int(defined.sum()),
-            "n_undefined": int(members.sum() - defined.sum()),
-            "tau_mean": _mean(tau[defined]),
-            "tau_std": float(tau[defined].std()) if defined.any() else float("nan"),
-            "share_significant": _mean(by_text["kendall_tau_significant"][defined]),
-            "ci_low": low,
-            "ci_high": high,
-            "tie_ceiling": _mean(by_text["tie_ceiling"][defined]),
-            "tau_over_ceiling": _mean(by_text["kendall_tau_over_ceiling"][defined]),
+            "n": n,
+            "n_undefined": int(members.sum()) - n,
+            "tau_mean": means["kendall_tau"],
+            "tau_std": float(values["kendall_tau"].std()) if n else np.nan,
+            "share_significant": means["kendall_tau_significant"],
+            "ci_low": float(np.maximum(means["kendall_tau"] - reach, -1)),
+            "ci_high": float(np.minimum(means["kendall_tau"] + reach, 1)),
+            "tie_ceiling": means["tie_ceiling"],
+            "tau_over_ceiling": means["kendall_tau_over_ceiling"],
         }
     return results
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(np.mean(values)) if len(values) else float("nan")
-
-
-def _interval_of_mean(values: np.ndarray) -> tuple[float, float]:
-    """Return Student's 95 % interval of the mean of correlations [n], within -1..1; NaN below two."""
-    if len(values) < 2:
-        return float("nan"), float("nan")
-    reach = stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / np.sqrt(len(values))
-    low, high = np.clip((values.mean() - reach, values.mean() + reach), -1, 1)
-    return float(low), float(high)
 
 
 def resampled_sums(values: np.ndarray, n_bootstrap: int, seed: int) -> np.ndarray:

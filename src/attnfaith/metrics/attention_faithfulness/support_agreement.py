@@ -1,8 +1,7 @@
 """Agreement of a sparse attention with an importance that ties do not limit: the heaviest tokens, and the support.
 
 Kendall's tau-b compares all pairs of tokens, and the tokens that a sparse attention leaves out are tied, so it cannot
-reach 1 (see `tie_ceiling`). Here attention is asked only for the tokens that it does choose, and a perfect importance
-reaches 1 however few they are.
+reach 1 (see `tie_ceiling`). Here attention is asked only for the tokens that it does choose.
 
 Shapes: N instances, T tokens of one instance. attention holds N rows of non-negative weights, importance N rows of scores of
 any scale; rows of different length raise InputError. Undefined, hence NaN: fewer than two tokens, a constant row, a row that
