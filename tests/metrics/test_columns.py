@@ -52,8 +52,6 @@ def test_every_usual_container(metric, same):
         ("default", {**TWO, "mask": "all"}, "mask is 'all'"),
         ("default", {"probs": [[1.0]], "counterfactual_probs": [[1.0]], "mask": [[1]]}, "mask"),
         ("default", {**TWO, "alpha": 1.5}, "alpha is 1.5"),
-        ("default", {**TWO, "n_bootstrap": 0.5}, "n_bootstrap is 0.5"),
-        ("default", {**TWO, "seed": -1}, "seed is -1"),
         ("default", {**TWO, "share": 0.5}, "share is 0.5"),
         ("erasure", {"whole_prob": [0.5]}, "kept_probs"),
         ("erasure", {**ERASURE, "kept_probs": [[0.5, 0.5]]}, "row 0: removed_probs"),

@@ -8,7 +8,6 @@ import sys
 from importlib.metadata import version
 
 import numpy as np
-import pandas as pd
 import pytest
 import yaml
 
@@ -30,33 +29,15 @@ def _offline(evaluate):
     """Every computation below is without network, in caches of its own."""
 
 
-@pytest.mark.parametrize("kind", ["parquet", "json", "jsonl", "csv"])
-def test_tables(kind, tmp_path):
-    path = tmp_path / f"table.{kind}"
-    tokens = [["a", "b", "c"], ["d", "e", "f"], [], ["g", "h", "i", "j"]]
-    frame = pd.DataFrame({"tokens": tokens, "attention": ATTENTION, "importance_a": IMPORTANCE, "importance_b": ATTENTION})
-    if kind == "parquet":
-        frame.to_parquet(path)
-    elif kind == "csv":
-        frame.assign(tokens="words").to_csv(path, index=False)
-    else:
-        frame.to_json(path, orient="records", lines=kind == "jsonl")
-    results, by_text = app.answer(app.columns_of_table(path))
+def test_typed_columns():
+    results, by_text = app.answer(True, json.dumps(ATTENTION), json.dumps(IMPORTANCE), "", None, " ")
     np.testing.assert_allclose(by_text["kendall_tau"], TAU)
     values = dict(results.itertuples(index=False))
     assert values["n"] == 4 and values["kendall_tau"] == pytest.approx(np.nanmean(TAU))
-    assert [list(row) for row in app.columns_of_table(path, "importance_b")["importance"]] == ATTENTION
-    with pytest.raises(ValueError, match="importance_c"):
-        app.columns_of_table(path, "importance_c")
-
-
-def test_typed_columns():
-    columns = app.columns_of_texts(json.dumps(ATTENTION), json.dumps(IMPORTANCE), "", None, " ")
-    assert columns == {"attention": ATTENTION, "importance": IMPORTANCE}
-    sparse = app.columns_of_texts("[[0.0, 0.4, 0.6]]", "[[1, 2, 3]]", "", "", "")
+    sparse = "[[0.0, 0.4, 0.6]]", "[[1, 2, 3]]", "", "", ""
     with pytest.raises(ValueError, match="mask"):
-        app.answer(sparse)
-    assert len(app.answer(sparse, zeros_are_tokens=True)[1]) == 1
+        app.answer(False, *sparse)
+    assert len(app.answer(True, *sparse)[1]) == 1
 
 
 def test_front_matter_and_requirements(repository):
@@ -74,8 +55,7 @@ def test_front_matter_and_requirements(repository):
 def test_the_page_runs_as_a_script(tmp_path):
     """As a Space runs it: by its file, in a folder of any name, and not as a part of a package."""
     folder = shutil.copytree(METRIC_DIR, tmp_path / "my.space", ignore=shutil.ignore_patterns("__pycache__"))
-    program = (
-        "import runpy\npage = runpy.run_path('app.py')\nprint(page['answer']({'attention': [[0.5, 0.5]]})[1].to_dict())"
-    )
+    call = "page['answer'](False, '[[0.5, 0.5]]', '', '', '', '')[1].to_dict()"
+    program = f"import runpy\npage = runpy.run_path('app.py')\nprint({call})"
     process = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
     assert "'support_size': {0: 2.0}" in process.stdout, process.stderr

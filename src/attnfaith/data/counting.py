@@ -24,13 +24,7 @@ QUESTION = 2
 
 
 @checked
-def generate(
-    n: Number,
-    seed: Number,
-    *,
-    stream: Number = 0,
-    length: Bounds = (6, 14),
-) -> list[dict]:
+def generate(n: Number, seed: Number, *, stream: Number = 0, length: Bounds = (6, 14)) -> list[dict]:
     """n rows {"text": str, "label": int, "rationale": list of 0/1 per word between blanks}; 1 marks the question
     and every place of the run with either of its digits.
 
@@ -59,17 +53,11 @@ def generate(
         places = neutral.permutation(size)[:count]
 
         label = int(choice.random() >= 0.5)
-        first = _first_count(choice, count, label)
+        first = int(choice.binomial(count, 0.5))
+        while (2 * first > count) != bool(label):
+            first = int(choice.binomial(count, 0.5))
         run[places] = choice.permutation(np.repeat(question, [first, count - first]))
         words = [DIGITS[digit] for digit in (*question, *run)]
         marks = [int(digit in question) for digit in (*question, *run)]
         rows.append({"text": " ".join(words), "label": label, "rationale": marks})
     return rows
-
-
-def _first_count(random, count: int, label: int) -> int:
-    """How many of `count` places hold the first digit: a binomial draw that the label is true of."""
-    while True:
-        first = int(random.binomial(count, 0.5))
-        if (2 * first > count) == bool(label):
-            return first

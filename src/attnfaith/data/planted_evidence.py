@@ -74,7 +74,6 @@ _PATTERNS = tuple(
 _SLOTS = {"A": _ADJECTIVES, "N": _NOUNS, "V": _VERBS, "P": _PLACES, "T": _TIMES}
 
 VOCABULARY_SIZE = sum(map(len, _SLOTS.values()))
-"""Number of neutral words that fill the sentence patterns (their literal words not counted)."""
 
 
 @checked
@@ -144,12 +143,10 @@ def generate(
                 if needs_context:
                     modifiers = NEGATORS if turn else AFFIRMERS
                     item.insert(0, modifiers[choice.integers(len(modifiers))])
-                if removed:
-                    # an item of two words leaves a gap beside the adjective that it would replace
+                if removed:  # an item of two words leaves a gap beside the adjective that it would replace
                     gap = [slots["A"][substitute.integers(len(slots["A"]))]] if needs_context else []
-                    replacement[int(place)] = ([*gap, tokens[place]], 0)
-                    continue
-                replacement[int(place)] = (item, 1)
+                    item = [*gap, tokens[place]]
+                replacement[int(place)] = (item, int(not removed))
 
         text, rationale = [], []
         for place, token in enumerate(tokens):
@@ -162,8 +159,6 @@ def generate(
 
 def _vocabulary(size: int) -> dict[str, tuple[str, ...]]:
     """The slot words, cut to `size` in all, in proportion to the size of each list and at least one each."""
-    if size == VOCABULARY_SIZE:
-        return _SLOTS
     counts = dict.fromkeys(_SLOTS, 1)
     for _ in range(size - len(_SLOTS)):
         counts[min(_SLOTS, key=lambda slot: (counts[slot] / len(_SLOTS[slot]), slot))] += 1

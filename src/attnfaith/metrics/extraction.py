@@ -27,11 +27,6 @@ import numpy as np
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import SURE
 
 
-SHARES = (0.25, 0.5, 0.75, 0.9)
-ABSOLUTES = (0.05, 0.1, 0.2, 0.3, 0.5)
-_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
-
-
 @dataclass(frozen=True)
 class Rule:
     """How links are made of weights. threshold: None for a rule without one."""
@@ -48,10 +43,11 @@ class Rule:
 
 
 ARGMAX = tuple(map(Rule, ("target_argmax", "source_argmax", "intersection", "union", "grow_diagonal")))
-RULES = (*ARGMAX, *(Rule("row_share", share) for share in SHARES))
+RULES = (*ARGMAX, *(Rule("row_share", share) for share in (0.25, 0.5, 0.75, 0.9)))
 """For any measure."""
-SHARE_RULES = (*RULES, *(Rule("absolute", bound) for bound in ABSOLUTES))
+SHARE_RULES = (*RULES, *(Rule("absolute", bound) for bound in (0.05, 0.1, 0.2, 0.3, 0.5)))
 """For a measure whose unit is a share of 1."""
+_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
 def extract_links(weights: np.ndarray, rules: Sequence[Rule] = RULES) -> np.ndarray:
@@ -61,11 +57,11 @@ def extract_links(weights: np.ndarray, rules: Sequence[Rule] = RULES) -> np.ndar
     by_target, by_source = _heaviest(filled, -1) & defined, _heaviest(filled, -2) & defined
     both, either = by_target & by_source, by_target | by_source
     links = {"target_argmax": by_target, "source_argmax": by_source, "intersection": both, "union": either}
-    if any(rule.name == "grow_diagonal" for rule in rules):
-        links["grow_diagonal"] = grow_diagonal(both, either)
     largest = np.maximum(filled.max(axis=-1, keepdims=True, initial=-np.inf), 0)
     for rule in rules:
-        if rule.threshold is not None:
+        if rule.name == "grow_diagonal":
+            links[rule.name] = _grown(both, either)
+        elif rule.threshold is not None:
             bound = rule.threshold * largest if rule.name == "row_share" else rule.threshold
             links[rule] = (filled >= bound) & ((filled > 0) | (rule.name == "absolute"))
     return np.stack([links[rule.name if rule.threshold is None else rule] for rule in rules], axis=-3)
@@ -79,8 +75,8 @@ def _heaviest(filled: np.ndarray, axis: int) -> np.ndarray:
     return first
 
 
-def grow_diagonal(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
-    """Return the intersection of two directions grown into their union, [..., G, T] bool: see the module."""
+def _grown(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
+    """The intersection of two directions grown into their union, [..., G, T] bool."""
     links = np.array(intersection, order="C")
     candidates = union & ~links.any(axis=-1, keepdims=True) & ~links.any(axis=-2, keepdims=True)
     for place in np.argwhere(candidates.any(axis=(-1, -2))).tolist():

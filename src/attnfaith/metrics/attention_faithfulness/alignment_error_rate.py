@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from .columns import InputError, items, short
-from .rank_agreement import resampled_sums
 
 
 SURE, POSSIBLE = 2, 1
@@ -130,21 +129,13 @@ def alignment_scores(counts: np.ndarray) -> np.ndarray:
     return scores
 
 
-def alignment_results(links: Sequence, gold: Sequence, n_bootstrap: int = 1000, seed: int = 0) -> dict[str, float | int]:
-    """Return NAMES over all sentences, each with the ends of its interval (_ci_low, _ci_high); and counts.
-
-    Intervals: 95 %, percentiles over `n_bootstrap` resamples of the sentences; NaN below two that are defined. Counts:
-    links, links_sure and links_possible (predicted links that are sure, or sure or possible), gold_sure; and undefined,
-    sentences without a row of links or of gold.
+def alignment_results(links: Sequence, gold: Sequence) -> dict[str, float | int]:
+    """Return NAMES over all sentences, and counts: links, links_sure and links_possible (predicted links that are sure, or
+    sure or possible), gold_sure; and undefined, sentences without a row of links or of gold.
     """
     counts = link_counts(links, gold)
     defined = counts[~np.isnan(counts[:, 0])]
-    sums, draws, results = defined.sum(axis=0), np.full((1, 3), np.nan), {}
-    if len(defined) > 1:
-        draws = alignment_scores(resampled_sums(defined, n_bootstrap, seed))
-    for name, value, drawn in zip(NAMES, alignment_scores(sums), draws.T, strict=True):
-        drawn = drawn[~np.isnan(drawn)]
-        low, high = np.quantile(drawn, (0.025, 0.975)) if len(drawn) else (np.nan, np.nan)
-        results |= {name: float(value), f"{name}_ci_low": float(low), f"{name}_ci_high": float(high)}
+    sums = defined.sum(axis=0)
+    results = dict(zip(NAMES, map(float, alignment_scores(sums)), strict=True))
     results |= dict(zip(("links_sure", "links_possible", "links", "gold_sure"), map(int, sums), strict=True))
     return results | {"undefined": len(counts) - len(defined)}

@@ -71,7 +71,6 @@ Arguments:
     mask: for padded rows, 1 on tokens and 0 on padding. Without it, rows of one length of which any begins or ends in
         attention that is exactly 0 are refused. "none": zeros are tokens, as in sparse attention.
     alpha: level of significance of tau, in 0..1. Default 0.05.
-    n_bootstrap, seed: resamples for the 95 % interval of the alignment error rate, and what fixes them. Defaults 1000 and 0.
     per_text: also return "per_text", a dict of lists with one number for each instance. Default False.
 Returns a flat dict of floats and integers: n, the number of instances; means over the instances where they are defined; and
 with _undefined at the end the count of the others. A statistic of no defined instance is NaN.
@@ -148,13 +147,10 @@ class AttentionFaithfulness(evaluate.Metric):
             reference_urls=list(_REFERENCES.values()),
         )
 
-    def compute(self, *, alpha=0.05, n_bootstrap=1000, seed=0, share=None, mask=None, per_text=False, **columns):
+    def compute(self, *, alpha=0.05, share=None, mask=None, per_text=False, **columns):
         """Results over the columns given here, or over all that were added before. Absent columns stay out."""
         if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 <= alpha <= 1:
             raise InputError(f"alpha is {short(alpha)}; a level of significance lies in 0..1")
-        for name, value, least in (("n_bootstrap", n_bootstrap, 1), ("seed", seed, 0)):
-            if not isinstance(value, int | np.integer) or value < least:
-                raise InputError(f"{name} is {short(value)}; give a whole number from {least} on")
         if share is not None:
             if self.config_name != "plausibility":
                 raise InputError(f'share is {short(share)}; give it to the configuration "plausibility" alone')
@@ -164,7 +160,7 @@ class AttentionFaithfulness(evaluate.Metric):
             self.add_batch(mask=mask, **columns)
         elif self.writer is None:
             self._checked({}, None)
-        return super().compute(alpha=alpha, n_bootstrap=n_bootstrap, seed=seed, share=share, per_text=per_text)
+        return super().compute(alpha=alpha, share=share, per_text=per_text)
 
     def add_batch(self, *, mask=None, **columns):
         """Add instances: each column a sequence with one row per instance; the same columns in every call."""
@@ -244,7 +240,7 @@ class AttentionFaithfulness(evaluate.Metric):
         return results
 
 
-def _faithfulness(attention, importance, probs, counterfactual_attention, counterfactual_probs, alpha, n_bootstrap, seed):
+def _faithfulness(attention, importance, probs, counterfactual_attention, counterfactual_probs, alpha):
     """The results, and the numbers of each instance behind the means, name -> [N]."""
     results, by_text = {"n": len(attention)}, {}
     if _present_in(attention):
@@ -305,11 +301,11 @@ def _read_links(
     return stored
 
 
-def _alignment(links, gold_links, source_length, target_length, alpha, n_bootstrap, seed):
+def _alignment(links, gold_links, source_length, target_length, alpha):
     """The results, and NAMES of each sentence, [N] each."""
     links, gold = (parsed_links([None if row == _UNDEFINED_LINKS else row for row in rows]) for rows in (links, gold_links))
     by_text = dict(zip(NAMES, alignment_scores(link_counts(links, gold)).T, strict=True))
-    return {"n": len(gold)} | alignment_results(links, gold, n_bootstrap, seed), by_text
+    return {"n": len(gold)} | alignment_results(links, gold), by_text
 
 
 def _present_in(*columns):

@@ -231,13 +231,3 @@ def summaries(by_text: dict[str, np.ndarray], predicted_class: Sequence | None =
             "tau_over_ceiling": means["kendall_tau_over_ceiling"],
         }
     return results
-
-
-def resampled_sums(values: np.ndarray, n_bootstrap: int, seed: int) -> np.ndarray:
-    """Return sums of values [N, ...] over N instances drawn with replacement, [n_bootstrap, ...]."""
-    generator, sums = np.random.default_rng(seed), []
-    at_once = max(1, (1 << 20) // len(values))  # bounds the memory of the draws
-    for start in range(0, n_bootstrap, at_once):
-        draws = generator.integers(0, len(values), size=(min(at_once, n_bootstrap - start), len(values)))
-        sums.append(values[draws].sum(axis=1))
-    return np.concatenate(sums)
