@@ -84,7 +84,7 @@ def data_sets_page() -> str:
         rows = ((f"`{name}`", value(entry), entry.licence, entry.citation, entry.notes) for name, entry in entries.items())
         return table(("name", second, "licence", "from", "notes"), rows)
 
-    texts = listed("classes", DATASETS, lambda entry: ", ".join(map(str, entry.label_names)) or "the answers")
+    texts = listed("classes", DATASETS, lambda entry: ", ".join(map(str, entry.label_names)))
     pairs = listed("links", PAIRS, lambda entry: "exact" if entry.built_in else entry.gold)
     return f"# Data sets\n\nNames for `--data.name`.\n\n{texts}\n\nSentence pairs, with `model.type`:\n\n{pairs}"
 

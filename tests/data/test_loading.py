@@ -1,13 +1,11 @@
 """Published data: a contract over every data set on tiny files of its layout, cuts by hand, and broken files."""
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from attnfaith.data.loading import load_splits
 from attnfaith.data.registry import DATASETS, SPLITS
-from attnfaith.data.sources import questions
 from attnfaith.data.tokenization import build_tokenizer, encode, split_words
 from attnfaith.support.errors import DatasetError
 
@@ -21,32 +19,10 @@ def parquet(folder, split, **columns):
     pq.write_table(pa.table(columns), folder / f"{split}.parquet")
 
 
-STORY = ("id", "type", "text", "supporting_ids", "answer")
-
-
-def stories(n, garden="garden"):
-    """2n stories, no two the same, with 3n questions, as the Hub has them."""
-    parts = []
-    for i in range(n):
-        lines = [
-            (0, f"Mary{i} went to the office.", [], ""),
-            (0, f"John{i} got the milk there.", [], ""),
-            (1, f"Where is Mary{i}? ", ["1"], "office"),
-            (0, f"Mary{i} moved to the hallway.", [], ""),
-            (1, f"Where is Mary{i}?", ["4", "1"], "hallway"),
-        ]
-        extra = [(0, f"John{i} went back to the garden.", [], ""), (1, f"Where is John{i}? ", ["1"], garden)]
-        parts += [[(str(number), *line) for number, line in enumerate(part, start=1)] for part in (lines, extra)]
-    return [dict(zip(STORY, map(list, zip(*part, strict=True)), strict=True)) for part in parts]
-
-
 def publish(entry, root, splits=SPLITS, n=40):
     """A data set of the registry in the form that its entry describes: texts of several lengths, and all labels."""
-    folder = root / entry.folder / (entry.hub_data_dir or "")
+    folder = root / entry.folder
     for split in splits:
-        if entry.stories:
-            parquet(folder, split, story=stories(n // 4))
-            continue
         choices = {column: names[:1] for column, names in entry.columns.items()}
         words = [[f"{split}{row}", "is", f"here{row % 3}"] for row in range(n)]
         words = [text + ["w"] * ((entry.min_length or 0) + row % 5) for row, text in enumerate(words)]
@@ -142,55 +118,6 @@ def test_rationales_from_spans_marks_and_quotes(root, columns, expected):
         texts = {"review": ["a dull film .\nquite dull", "fine"], "label": [0, 1]}
         parquet(root / "eraser-benchmark/movie_rationales", split, **texts, **columns)
     assert load_splits("movie_reviews", root=root).splits["test"]["rationale"][:] == expected
-
-
-def test_stories_stay_together_and_answers_are_those_of_training(root):
-    """The test file has the answer garden, training has not."""
-    publish(DATASETS["babi_qa_1"], root, ("train", "test"), n=120)
-    loaded = load_splits("babi_qa_1", root=root)
-    train, validation = ([text.split()[0] for text in loaded.splits[split]["text"]] for split in ("train", "validation"))
-    assert not set(train) & set(validation) and len(set(validation)) == 9
-    assert len(train) + len(validation) == 90
-    publish(DATASETS["babi_qa_1"], root, ("test",), n=8)
-    parquet(root / "facebook/babi_qa/en-10k-qa1", "train", story=stories(4, "office"))
-    loaded = load_splits("babi_qa_1", root=root)
-    assert loaded.label_names == ["hallway", "office"] and loaded.dropped["source"] == {"answer_not_in_training": 2}
-    assert loaded.splits["test"]["label"][:] == [1, 0, 1, 0]
-    assert loaded.splits["test"]["instance_id"][:] == [f"babi_qa_1/test/{row}" for row in (0, 1, 3, 4)]
-
-
-def test_a_folder_of_a_repository_is_read_at_its_commit(root, hub):
-    calls, splits = hub
-    for split in ("train", "test"):
-        splits[split] = datasets.Dataset.from_dict({"story": stories(10)})
-    assert load_splits("babi_qa_1", root=root / "none").revision == "c0ffee"
-    options = {"revision": "refs/convert/parquet", "data_dir": "en-10k-qa1"}
-    assert calls == [(("facebook/babi_qa", None), options)]
-
-
-STATEMENT = {"id": "1", "type": 0, "text": "Mary ran.", "supporting_ids": [], "answer": ""}
-QUESTION = {"id": "2", "type": 1, "text": "Where is Mary? ", "supporting_ids": ["1"], "answer": "office"}
-
-
-@pytest.mark.parametrize("as_list", [False, True])
-def test_questions_of_a_story_by_hand(as_list):
-    story = [STATEMENT, QUESTION, {**STATEMENT, "id": "3", "text": "John got milk."}]
-    story.append({**QUESTION, "id": "4", "text": "Where was Mary before?", "supporting_ids": ["3"]})
-    story = story if as_list else {key: [line[key] for line in story] for key in story[0]}
-    assert questions(pa.table({"story": [story]}), "set").to_pydict() == {
-        "text": ["Mary ran .", "Mary ran . John got milk ."],
-        "text_pair": ["Where is Mary ?", "Where was Mary before ?"],
-        "label": ["office", "office"],
-        "rationale": [[1] * 3, [0] * 3 + [1] * 4],
-    }
-
-
-@pytest.mark.parametrize(
-    "story", [None, [STATEMENT, {**QUESTION, "answer": ""}], [STATEMENT, {**QUESTION, "supporting_ids": ["1", "3"]}]]
-)
-def test_a_story_of_another_form_names_its_row(story):
-    with pytest.raises(DatasetError, match="set, row 0: a story is a list of lines"):
-        questions(pa.table({"story": [story]}), "set")
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,10 @@ def test_entries_are_complete(entry: DatasetEntry):
     assert {"text", "label"} <= set(entry.columns) <= {"text", "text_pair", "label", "impermissible"}
     assert entry.preprocessing in PREPROCESSING and entry.citation and entry.notes and entry.min_df >= 1
     assert len(set(entry.label_names)) == len(entry.label_names)
-    assert entry.answers == (len(entry.label_names) < 2)
     if entry.label_subset is not None:
         assert sorted(entry.label_subset.values()) == list(range(len(entry.label_names)))
         assert all(0 <= old < entry.published_labels for old in entry.label_subset)
-    elif not entry.answers:
+    else:
         assert len(entry.label_names) == entry.published_labels
     assert (entry.folder is None) == entry.built_in
     assert entry.hub_id is None or (entry.folder == entry.hub_id and entry.revision)

@@ -67,7 +67,7 @@ def _data_sets() -> Lines:
     for name, entry in (DATASETS | PAIRS).items():
         gold = getattr(entry, "gold", None)
         if gold is None:
-            facts = ["pairs" if entry.pair else "texts", ", ".join(map(str, entry.label_names)) or "the answers"]
+            facts = ["pairs" if entry.pair else "texts", ", ".join(map(str, entry.label_names))]
         else:
             facts = ["sentence pairs", f"links {gold.partition(':')[0]}"]
         place = "generated" if entry.built_in else getattr(entry, "hub_id", None) or "files of your own"

@@ -50,7 +50,7 @@ class LoadedDataset:
 
     dropped counts, by split, rows left out by reason: too_short and too_long (strict bounds), shortest and longest (of a
     split), limit (not drawn); and under "source" those left out before a split exists: no_label, other_label,
-    answer_not_in_training, repeated, not_drawn (the part of a published test split that the entry does not use).
+    repeated, not_drawn (the part of a published test split that the entry does not use).
     """
 
     splits: datasets.DatasetDict
@@ -148,7 +148,7 @@ def load_splits(
         arguments: for generated data only: arguments of its `generate`, and sizes={"train": 2000, ...}.
 
     Raises DatasetError for an unknown data set, split or argument, data that cannot be found, wrong column names, a
-    missing text or label and a label out of range (with the row), a broken story, marks that are not 0 or 1 per word or
+    missing text or label and a label out of range (with the row), marks that are not 0 or 1 per word or
     mark nothing, impermissible words to be removed where none are named, and a split that the filter leaves empty.
     """
     entry = get_entry(name)
@@ -167,8 +167,6 @@ def load_splits(
 
     frames = {split: _published_rows(entry, split, table) for split, table in tables.items()}
     label_names, dropped = list(entry.label_names), {"source": {}}
-    if entry.answers and "train" in frames:
-        label_names = _number_answers(entry, frames, dropped["source"])
     frames = _cut(entry, frames, dropped["source"])
     if entry.impermissible:
         check_any(entry.name, frames["train"]["impermissible"])
@@ -198,7 +196,7 @@ def without_impermissible(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _published_rows(entry: DatasetEntry, split: str, table: pa.Table) -> pd.DataFrame:
-    """The rows of a published split, with label (or answer), and marks as 0/1 for each word."""
+    """The rows of a published split, with label, and marks as 0/1 for each word."""
     place, names = f"{entry.name!r}, {split} split", table.column_names
     rows = {"instance_id": [f"{entry.name}/{split}/{row}" for row in range(len(table))]}
     for column, choices in entry.columns.items():
@@ -206,13 +204,12 @@ def _published_rows(entry: DatasetEntry, split: str, table: pa.Table) -> pd.Data
         if name is None:
             raise DatasetError(f"{place} needs a column {' or '.join(map(repr, choices))} ({column}); it has {names}.")
         values = table[name].to_pylist()
-        if column in ("text", "text_pair") or (column == "label" and entry.answers):
+        if column in ("text", "text_pair"):
             for row, value in enumerate(values):
-                if not isinstance(value, str) or (column == "label" and not value.strip()):
+                if not isinstance(value, str):
                     raise DatasetError(f"{place}, row {row}: column {name!r} has no text ({value!r}).")
         if column == "label":
-            values = [answer.strip() for answer in values] if entry.answers else _labels(place, values, entry)
-            column = "answer" if entry.answers else "label"
+            values = _labels(place, values, entry)
         if column == "impermissible":
             values = [check_marks(*row) for row in zip(values, rows["text"], rows["instance_id"], strict=True)]
         rows[column] = values
@@ -254,21 +251,6 @@ def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> l
 
 
 # ------------------------------------------------------------------------------------------------ labels and cuts
-
-
-def _number_answers(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str, int]) -> list[str]:
-    """Number the training answers as labels, leave out rows with other answers, and return the names of the labels."""
-    names = sorted(set(splits["train"]["answer"]))
-    if len(names) < 2:
-        raise DatasetError(f"The train split of {entry.name!r} has {len(names)} answers ({names}); two at least.")
-    dropped["answer_not_in_training"] = 0
-    for split, rows in splits.items():
-        usable = rows["answer"].isin(names)
-        dropped["answer_not_in_training"] += int((~usable).sum())
-        if not usable.any():
-            raise DatasetError(f"No row of the {split} split of {entry.name!r} has an answer of the training split.")
-        splits[split] = rows[usable].assign(label=[names.index(answer) for answer in rows["answer"][usable]])
-    return names
 
 
 def _cut(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str, int]) -> dict[str, pd.DataFrame]:
@@ -322,7 +304,7 @@ def _cut_anew(
 
 
 def _continued(texts: Sequence[str]) -> np.ndarray:
-    """The group of each text: equal texts, and texts that continue the one before them (the questions of a story)."""
+    """The group of each text: equal texts, and texts that continue the one before them."""
     groups, numbers, before = {}, [], None
     for text in texts:
         if before and text.startswith(before):

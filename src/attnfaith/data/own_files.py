@@ -94,7 +94,7 @@ def _table(path: Path, kind: str, encoding: str, delimiter: str | None, quotes: 
                 "--data.delimiter"
             )
     else:
-        frame = pd.read_json(path, lines=kind == "lines", dtype=False, convert_dates=False, encoding=encoding)
+        frame = pd.read_json(path, lines=kind == "lines", dtype=False, encoding=encoding)
     for name in frame:
         if frame[name].dtype == object and frame[name].dropna().map(type).nunique() > 1:
             frame[name] = frame[name].map(as_text, na_action="ignore")

@@ -33,17 +33,12 @@ class DatasetEntry:
     label_names: tuple[str, ...] = ()  # of our labels, by number
     hub_id: str | None = None  # repository on the Hub; None for the user's own files and generated data
     hub_config: str | None = None  # configuration of that repository
-    hub_data_dir: str | None = None  # folder of that repository that holds the data set
     revision: str = "main"  # branch, tag or commit; `LoadedDataset.revision` is the commit that was read
     folder: str | None = None  # place under the data root; None: the Hub id
     # our column (text, text_pair, label, impermissible) -> accepted published names, in order of preference
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"text": ("text",), "label": ("label",)})
-    stories: bool = False  # a published row is a bAbI story, each of whose questions becomes a row
     published_labels: int = 2  # number of labels as published, from 0 on; any other is an error
     no_label: int | None = None  # label of rows without agreement of the annotators, which are left out and counted
-    # the published labels are words, numbered alphabetically over the published training split; rows with another answer are
-    # left out and counted, and label_names is empty
-    answers: bool = False
     label_subset: Mapping[int, int] | None = None  # published label -> ours; rows with others are left out and counted
     rationale: tuple[str, ...] = ()  # accepted published names of the column of gold evidence
     preprocessing: str = "default"  # name in `attnfaith.data.tokenization.PREPROCESSING`
@@ -55,8 +50,7 @@ class DatasetEntry:
     pooled: bool = False  # all published splits are pooled and cut anew
     distinct: bool = False  # of pooled rows: no (text, label) twice, and all rows of one text in one split
     test_fraction: float | None = None  # of pooled rows, or of the published test split, drawn at random; None: all of that
-    # of the training rows, without a validation split; of pairs, of their first texts: those of one story or premise stay
-    # together
+    # of the training rows, without a validation split; of pairs, of their first texts: those of one premise stay together
     validation_fraction: float | None = None
     train_from_validation: bool = False  # without a train split it is cut from validation, which keeps validation_fraction
     split_seed: int = 1378  # of the random cuts above; all experiments share one test set

@@ -131,9 +131,7 @@ class Texts:
             unknown = int((ids == self.tokenizer.unk_token_id).sum())
             lines += [f"unknown tokens of validation: {unknown:,} of {len(ids):,}"] if unknown else []
             return [f"{loaded.entry.name}: {line}" for line in lines]
-        source = loaded.dropped["source"]
         counts = {
-            "questions left out, as their answer is not one of training": source.get("answer_not_in_training", 0),
             "texts without words": sum(loaded.empty.values()),
             "second texts without words": sum(loaded.empty_pair.values()),
         }
