@@ -10,39 +10,15 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from attnfaith.data.impermissible import check_marks
 from attnfaith.data.in_memory import encoded_in_memory
 from attnfaith.data.scripts import LETTERS
-from attnfaith.data.sentences import MARK
+from attnfaith.data.tokenization import encoded_columns, text_positions
 from attnfaith.record import CONTINUES, REPEATS
 from attnfaith.support.errors import DatasetError, excerpt
 
 
-SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
-"""Padding, unknown word, begin and end of a text: ids 0, 1, 2, 3. The mark between sentences, if any: 4."""
 BLANK = "\u2581"
 """The sign for a blank in SentencePiece vocabularies."""
-
-
-def fast_tokenizer(backend, *, pair: bool = False, max_length: int | None = None, **options):
-    """Return a `PreTrainedTokenizerFast` around a tokenizer of the `tokenizers` library, with SPECIAL_TOKENS. options: other
-    arguments of the class.
-    """
-    from transformers import PreTrainedTokenizerFast
-
-    arguments = dict(zip(("pad_token", "unk_token", "bos_token", "eos_token"), SPECIAL_TOKENS, strict=True))
-    if max_length is not None:
-        arguments["model_max_length"] = max_length
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        padding_side="right",
-        truncation_side="right",
-        split_special_tokens=True,  # without it the library cuts literal markers out of a text before preparing it
-        clean_up_tokenization_spaces=False,
-        model_input_names=["input_ids", *(["token_type_ids"] if pair else []), "attention_mask"],
-        **arguments,
-        **options,
-    )
 
 
 def tokenizer_digest(tokenizer) -> str:
@@ -68,16 +44,6 @@ def tokenizer_facts(tokenizer, name: str, revision: str | None = None) -> dict[s
 
 
 # ------------------------------------------------------------------------------------------------ tokens
-
-
-def text_positions(encoding, number: int) -> list[int]:
-    """Return the positions of an encoding that belong to text `number`, without markers.
-
-    Where a token stands decides, never its id: a text may spell a marker, and a vocabulary may use one token for padding,
-    unknown words and the end.
-    """
-    places = zip(encoding.sequence_ids, encoding.special_tokens_mask, strict=True)
-    return [place for place, (sequence, special) in enumerate(places) if sequence == number and not special]
 
 
 def read_tokens(text: str, tokens: Sequence[str], spans: Sequence[tuple[int, int]], words: Sequence) -> tuple[list, list]:
@@ -141,62 +107,7 @@ def read_texts(texts: Sequence[str], encoding) -> list[tuple[list[str], list[int
     return read
 
 
-def spread(marks: Sequence[int], words: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[int]:
-    """Turn marks of words into marks of tokens: the largest of the words that a token shares a character with, else 0.
-
-    words, spans: the characters [start, stop) of each word and of each token.
-    """
-    characters = [0] * max((stop for _, stop in (*words, *spans)), default=0)
-    for (start, stop), mark in zip(words, marks, strict=True):
-        characters[start:stop] = [mark] * (stop - start)
-    return [max(characters[start:stop], default=0) for start, stop in spans]
-
-
 # ------------------------------------------------------------------------------------------------ encoding
-
-
-def encoded_columns(rows: Mapping, tokenizer, max_length: int | None, truncation: bool | str) -> tuple[dict, list]:
-    """Return columns of encodings that all tokenizers have, and the encodings.
-
-    rows: columns instance_id, text and perhaps text_pair, impermissible, label. impermissible becomes marks [L]: 1 where a
-    position shares a character with a marked word, 0 on markers, marks between sentences and second texts. truncation:
-    "only_first" leaves second texts whole; DatasetError where one leaves no room for its text.
-    """
-    parts = [rows[name] for name in ("text", "text_pair") if name in rows]
-    encoded = tokenizer(*parts, truncation=False, padding=False, verbose=False)
-    lengths = list(map(len, encoded["input_ids"]))
-    if max_length is not None and max(lengths, default=0) > max_length:
-        for name, encoding in zip(rows["instance_id"], encoded.encodings, strict=True):
-            text = len(text_positions(encoding, 0))
-            occupied = len(encoding.ids) - text
-            if truncation == "only_first" and occupied + min(1, text) > max_length:
-                raise DatasetError(
-                    f"max_length={max_length} leaves no room for the text of {name!r}: markers and question take "
-                    f"{occupied}; give {occupied + 1} or more."
-                )
-        encoded = tokenizer(*parts, truncation=truncation, max_length=max_length, padding=False, verbose=False)
-    columns, encodings = (
-        {"input_ids": encoded["input_ids"], "length": list(map(len, encoded["input_ids"]))},
-        encoded.encodings,
-    )
-    columns["truncated"] = [before > length for before, length in zip(lengths, columns["length"], strict=True)]
-    unknown = tokenizer.unk_token_id
-    columns["n_unknown"] = [[e.ids[place] for place in text_positions(e, 0)].count(unknown) for e in encodings]
-    if "token_type_ids" in tokenizer.model_input_names:
-        columns["token_type_ids"] = [encoding.type_ids for encoding in encodings]
-    if "label" in rows:
-        columns["labels"] = rows["label"]
-    if "impermissible" in rows:
-        mark = tokenizer.convert_tokens_to_ids(MARK) if MARK in tokenizer.all_special_tokens else None
-        columns["impermissible"] = []
-        cells = zip(rows["instance_id"], rows["text"], rows["impermissible"], encodings, strict=True)
-        for name, text, marks, encoding in cells:
-            places = [place for place in text_positions(encoding, 0) if encoding.ids[place] != mark]
-            words = [word.span() for word in re.finditer(r"\S+", text)]
-            values = spread(check_marks(marks, text, name), words, [encoding.offsets[place] for place in places])
-            by_place = dict(zip(places, values, strict=True))
-            columns["impermissible"].append([by_place.get(place, 0) for place in range(len(encoding.ids))])
-    return columns, encodings
 
 
 def encode_for_classifier(dataset, tokenizer, *, max_length: int | None):

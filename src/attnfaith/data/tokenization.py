@@ -13,13 +13,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
+from attnfaith.data.impermissible import check_marks
 from attnfaith.data.in_memory import encoded_in_memory, in_memory
 from attnfaith.data.scripts import LETTERS, STACKING, lacks_blanks
 from attnfaith.data.sentences import MARK, divide, mark_places, set_marks
-from attnfaith.data.subwords import SPECIAL_TOKENS, encoded_columns, fast_tokenizer
 from attnfaith.support.errors import DatasetError, excerpt
 
 
+SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+"""Padding, unknown word, begin and end of a text: ids 0, 1, 2, 3. The mark between sentences, if any: 4."""
 NO_LIMIT = int(1e9)  # transformers marks "no maximum" with a number far above this
 # The characters at which WhitespaceSplit cuts (Unicode White_Space); str.split() also cuts at U+001C..U+001F.
 _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
@@ -162,7 +164,91 @@ def build_tokenizer(
     return fast_tokenizer(backend, pair=pair, max_length=max_length, **options)
 
 
+def fast_tokenizer(backend, *, pair: bool = False, max_length: int | None = None, **options):
+    """Return a `PreTrainedTokenizerFast` around a tokenizer of the `tokenizers` library, with SPECIAL_TOKENS. options: other
+    arguments of the class.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    arguments = dict(zip(("pad_token", "unk_token", "bos_token", "eos_token"), SPECIAL_TOKENS, strict=True))
+    if max_length is not None:
+        arguments["model_max_length"] = max_length
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        padding_side="right",
+        truncation_side="right",
+        split_special_tokens=True,  # without it the library cuts literal markers out of a text before preparing it
+        clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", *(["token_type_ids"] if pair else []), "attention_mask"],
+        **arguments,
+        **options,
+    )
+
+
 # ------------------------------------------------------------------------------------------------ encoding
+
+
+def text_positions(encoding, number: int) -> list[int]:
+    """Return the positions of an encoding that belong to text `number`, without markers.
+
+    Where a token stands decides, never its id: a text may spell a marker, and a vocabulary may use one token for padding,
+    unknown words and the end.
+    """
+    places = zip(encoding.sequence_ids, encoding.special_tokens_mask, strict=True)
+    return [place for place, (sequence, special) in enumerate(places) if sequence == number and not special]
+
+
+def spread(marks: Sequence[int], words: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> list[int]:
+    """Turn marks of words into marks of tokens: the largest of the words that a token shares a character with, else 0.
+
+    words, spans: the characters [start, stop) of each word and of each token.
+    """
+    characters = [0] * max((stop for _, stop in (*words, *spans)), default=0)
+    for (start, stop), mark in zip(words, marks, strict=True):
+        characters[start:stop] = [mark] * (stop - start)
+    return [max(characters[start:stop], default=0) for start, stop in spans]
+
+
+def encoded_columns(rows: Mapping, tokenizer, max_length: int | None, truncation: bool | str) -> tuple[dict, list]:
+    """Return columns of encodings that all tokenizers have, and the encodings.
+
+    rows: columns instance_id, text and perhaps text_pair, impermissible, label. impermissible becomes marks [L]: 1 where a
+    position shares a character with a marked word, 0 on markers, marks between sentences and second texts. truncation:
+    "only_first" leaves second texts whole; DatasetError where one leaves no room for its text.
+    """
+    parts = [rows[name] for name in ("text", "text_pair") if name in rows]
+    encoded = tokenizer(*parts, truncation=False, padding=False, verbose=False)
+    lengths = list(map(len, encoded["input_ids"]))
+    if max_length is not None and max(lengths, default=0) > max_length:
+        for name, encoding in zip(rows["instance_id"], encoded.encodings, strict=True):
+            text = len(text_positions(encoding, 0))
+            occupied = len(encoding.ids) - text
+            if truncation == "only_first" and occupied + min(1, text) > max_length:
+                raise DatasetError(
+                    f"max_length={max_length} leaves no room for the text of {name!r}: markers and question take "
+                    f"{occupied}; give {occupied + 1} or more."
+                )
+        encoded = tokenizer(*parts, truncation=truncation, max_length=max_length, padding=False, verbose=False)
+    columns, encodings = (
+        {"input_ids": encoded["input_ids"], "length": list(map(len, encoded["input_ids"]))},
+        encoded.encodings,
+    )
+    columns["truncated"] = [before > length for before, length in zip(lengths, columns["length"], strict=True)]
+    if "token_type_ids" in tokenizer.model_input_names:
+        columns["token_type_ids"] = [encoding.type_ids for encoding in encodings]
+    if "label" in rows:
+        columns["labels"] = rows["label"]
+    if "impermissible" in rows:
+        mark = tokenizer.convert_tokens_to_ids(MARK) if MARK in tokenizer.all_special_tokens else None
+        columns["impermissible"] = []
+        cells = zip(rows["instance_id"], rows["text"], rows["impermissible"], encodings, strict=True)
+        for name, text, marks, encoding in cells:
+            places = [place for place in text_positions(encoding, 0) if encoding.ids[place] != mark]
+            words = [word.span() for word in re.finditer(r"\S+", text)]
+            values = spread(check_marks(marks, text, name), words, [encoding.offsets[place] for place in places])
+            by_place = dict(zip(places, values, strict=True))
+            columns["impermissible"].append([by_place.get(place, 0) for place in range(len(encoding.ids))])
+    return columns, encodings
 
 
 def encode(dataset, tokenizer, *, max_length: int | None = None):
@@ -185,7 +271,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         raise DatasetError("The split has pairs, the tokenizer was built for single texts: build it with pair=True.")
     if max_length is None and tokenizer.model_max_length < NO_LIMIT:
         max_length = tokenizer.model_max_length
-    _check_blanks(dataset["text"], tokenizer)
+    if not all(text.isascii() for text in dataset["text"]):
+        _check_blanks(dataset["text"], tokenizer)
 
     def read(rows: Mapping) -> dict:
         columns, _ = encoded_columns(rows, tokenizer, max_length, "only_first" if pair else True)
@@ -248,6 +335,8 @@ def _word_columns(rows: Mapping, columns: Mapping, tokenizer) -> dict:
                 f"The tokenizer gives {room} ids for the {len(text)} words of {name!r}: give a tokenizer of build_tokenizer."
             )
         read.append(text[:room])
+    rows_of_ids = zip(columns["input_ids"], read, strict=True)
+    more["n_unknown"] = [ids[1 : 1 + len(text)].count(tokenizer.unk_token_id) for ids, text in rows_of_ids]
     if hierarchical:
         more["words"] = sentences = [divide(text) for text in read]
         whole, read, questions = ([[word for word in text if word != MARK] for text in t] for t in (whole, read, questions))
