@@ -56,26 +56,16 @@ TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
     "penalties.diversity=1",
     "objective.kind=guided objective.base=b model.hierarchy=sentence": "measure.level=word",
     "objective.kind=adversarial objective.base=b": "objective.weight=0.0 model.projection=uniform training.random_erasure=1",
-<<<<<<< HEAD
-    "model.pretrained=x": "model.encoder=cnn model.readout=tanh data.tokenizer=x data.vectors=x data.min_df=2 "
-    "objective.kind=guided training.amsgrad=true training.random_erasure=0.5 model.type=gru "
-=======
     "model.pretrained=x": "model.encoder=cnn model.readout=tanh data.vectors=x data.min_df=2 "
-    "objective.kind=guided training.amsgrad=true training.random_erasure=0.5 measure.outputs=[train] model.type=gru "
->>>>>>> e8f71345 (Data and metric in fewer lines: words alone are tokenised here, pairs are a folder, links are read by the metric)
+    "objective.kind=guided training.amsgrad=true training.random_erasure=0.5 model.type=gru "
     "penalties.diversity=1 penalties.word_tying=1 penalties.masked_language_model=1",
     "model.hierarchy=sentence": "penalties.diversity=1",
     "model.selector.kind=bernoulli": "penalties.diversity=0.5 training.random_erasure=0.5 "
     "selection.share=0.1 model.projection=sparsemax model.alignment=dot "
     "objective.kind=adversarial training.attention_learning_rate_factor=2.0",
     "model.selector.kind=hardkuma": "selection.sparsity=0.1",
-<<<<<<< HEAD
     "model.selector.kind=budget model.selector.budget=0.1": "selection.decay=0.1",
-    "data.name=copy model.type=gru": "data.tokenizer=z data.hub_id=x "
-=======
-    "model.selector.kind=budget model.selector.budget=0.1": "selection.decay=0.1 model.selector.budget=null",
     "data.name=copy model.type=gru": "data.hub_id=x "
->>>>>>> e8f71345 (Data and metric in fewer lines: words alone are tokenised here, pairs are a folder, links are read by the metric)
     "model.num_hidden_layers=3 model.hierarchy=sentence objective.kind=untrained penalties.diversity=1 selection.share=0.5 "
     "penalties.impermissible_heads=max training.amsgrad=true training.balance_classes=false "
     "training.metric_for_best_model=roc_auc measure.level=word",
