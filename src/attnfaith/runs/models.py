@@ -21,7 +21,7 @@ from transformers import (
 
 from attnfaith import loading
 from attnfaith.data.sources import ROOT_VARIABLE
-from attnfaith.data.subwords import tokenizer_digest, tokenizer_facts
+from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.data.vectors import file_digest, load_vectors
 from attnfaith.models import (
