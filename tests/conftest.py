@@ -60,18 +60,13 @@ def tiny_model():
     """Factory of tiny models in eval mode, their weights scaled up so that attention and predictions are far from flat.
 
     In float64: scaled weights make rounding larger, and what two routes give must not differ by what a processor rounds.
-
-    hierarchy="word": a model over sentences that attends to the words (`WordLevel`).
     """
     import torch
 
     from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
-    from attnfaith.subjects import WordLevel
 
     def make(*, seed=0, scale=3.0, num_labels=2, dtype=torch.float64, **fields):
         sizes = {"vocab_size": VOCABULARY, "embedding_size": 8, "hidden_size": 8, "intermediate_size": 8}
-        if by_words := fields.get("hierarchy") == "word":
-            fields["hierarchy"] = "sentence"
         config = AttentionClassifierConfig(**{**sizes, "num_labels": num_labels, "embedding_std": 0.5, **fields})
         torch.default_generator.manual_seed(seed)
         model = AttentionClassifierForSequenceClassification(config)
@@ -79,8 +74,7 @@ def tiny_model():
             for name, parameter in model.named_parameters():
                 if "norm" not in name and not name.startswith("model.embeddings"):
                     parameter.mul_(scale)
-        model = model.to(dtype).eval()
-        return WordLevel(model) if by_words else model
+        return model.to(dtype).eval()
 
     return make
 
@@ -89,8 +83,7 @@ def tiny_model():
 def tiny_rows():
     """Factory of encoded instances as `encode` makes them: (ids of a text without markers[, ids of the question]) each.
 
-    With hierarchy="sentence" every third word is in place of a mark between sentences, and tokens are the sentences; with
-    "word" their words.
+    With hierarchy="sentence" every third word is in place of a mark between sentences, and tokens are the sentences.
     """
     import numpy as np
 
@@ -116,8 +109,6 @@ def tiny_rows():
                 row["input_ids"] = [*row["input_ids"], 2, *question, 3]
             if hierarchy == "sentence":
                 row["words"] = [sentence.split() for sentence in tokens]
-            if hierarchy == "word":
-                row["tokens"] = " ".join(tokens).split()
             row["length"] = len(row["input_ids"])
             rows.append(row)
         return rows

@@ -33,7 +33,7 @@ from transformers.models.auto import modeling_auto
 
 from attnfaith import AttnfaithError
 from attnfaith.subjects import Batch, SelfAttention, sequence_subject
-from attnfaith.subjects.attention import Silence
+from attnfaith.subjects.attention import silence
 from attnfaith.subjects.base import eager
 from attnfaith.support.errors import excerpt
 
@@ -130,7 +130,7 @@ def measured(subject) -> dict[str, object]:
             plain = subject.model(input_ids=text["input_ids"], attention_mask=text["attention_mask"]).logits
         read = subject.read(text, rows=True)
         differences.append(float((read.logits - plain).abs().max()))
-        changes.append(float((subject.read(text, Silence(sites.layers[-1])).logits - plain).abs().max()))
+        changes.append(float((subject.read(text, silence(sites.layers[-1])).logits - plain).abs().max()))
         length = text["input_ids"].shape[1]
         places = read.rows[0].nonzero().squeeze(1).tolist()
         named = {"all": list(range(length)), "first": [0], "last": [length - 1]}

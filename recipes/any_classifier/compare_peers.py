@@ -43,7 +43,7 @@ ROWS = (  # measure, peer, options of ours, method of theirs, method of their de
     ("gradient_x_input", "interpreto", {}, "interpreto_saliency", "mean_of_products", MEANS),
     ("integrated_gradients", "interpreto", POINTS, "interpreto_integrated", "mean_over_line", MEAN_STEPS),
     ("integrated_gradients", "captum", POINTS, "captum", None, ""),
-    ("occlusion", "explainkit", {"by": "retokenise", "output": "probability"}, "explainkit", None, WORDS),
+    ("occlusion", "explainkit", {"by": "delete", "output": "probability"}, "explainkit", None, WORDS),
 )
 
 

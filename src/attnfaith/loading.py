@@ -56,7 +56,6 @@ def load_subject(
     tokenizer=None,
     revision: str | None = None,
     device=None,
-    level: str = "sentence",
     attention=None,
     trust_remote_code: bool = False,
 ) -> "Subject":
@@ -69,7 +68,6 @@ def load_subject(
         revision: branch, tag or commit of a name on the Hub.
         device: "cpu", "cuda:0", 0, a `torch.device`: the model is moved there. None leaves an object where it is and loads
             a folder to the CPU.
-        level: "sentence", or "word" for the words of a hierarchical model.
         attention: how layers and heads of a classifier of transformers become one attention
             (`attnfaith.subjects.reduction.Reduction.of`). None: the mean of the last layer's heads.
         trust_remote_code: run the code that a checkpoint brings.
@@ -80,41 +78,41 @@ def load_subject(
     if not isinstance(model, str | os.PathLike):
         if revision is not None:
             raise ModelError(f"revision={excerpt(revision)}: only a name on the Hub has one; leave it out")
-        subject = _from_object(model, tokenizer, None if device is None else device_of(device), level)
+        subject = _from_object(model, tokenizer, None if device is None else device_of(device))
     elif tokenizer is not None:
         raise ModelError("tokenizer: a folder, a run and a name on the Hub have their own; leave it out")
     else:
         folder = model_folder(model, revision, code=trust_remote_code)
         name = str(model) if revision is None else f"{model}@{revision}"
-        subject = _from_folder.__wrapped__(folder, name, device_of(device), level, trust_remote_code)
+        subject = _from_folder.__wrapped__(folder, name, device_of(device), trust_remote_code)
     return _with_attention(subject, attention)
 
 
-def open_subject(model, *, device=None, level: str = "sentence", attention=None, tokenizer=None) -> "Subject":
+def open_subject(model, *, device=None, attention=None, tokenizer=None) -> "Subject":
     """As `load_subject`, but the subject of a folder is kept until one of the folder's files changes."""
     if not isinstance(model, str | os.PathLike) or tokenizer is not None:
-        return load_subject(model, tokenizer=tokenizer, device=device, level=level, attention=attention)
+        return load_subject(model, tokenizer=tokenizer, device=device, attention=attention)
     folder = model_folder(model)
     files = [file for file in (*folder.iterdir(), *(_run_of(folder) / name for name in (STATE, RECIPE))) if file.is_file()]
     stamps = tuple(sorted((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files))
     key = (stamps, threading.get_ident())  # each thread has its own
-    return _with_attention(_from_folder(folder, str(model), device_of(device), level, False, key), attention)
+    return _with_attention(_from_folder(folder, str(model), device_of(device), False, key), attention)
 
 
 @lru_cache(maxsize=1)
-def _from_folder(folder: Path, name: str, device, level: str, trusted: bool, key: tuple = ()) -> "Subject":
+def _from_folder(folder: Path, name: str, device, trusted: bool, key: tuple = ()) -> "Subject":
     training = _training(_run_of(folder))
-    subject = _subject(load_model(folder, trust_remote_code=trusted).to(device).eval(), level)
+    subject = _subject(load_model(folder, trust_remote_code=trusted).to(device).eval())
     subject.tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
     subject.origin = Origin(name, training)
     return subject
 
 
-def _subject(model, level: str) -> "Subject":
+def _subject(model) -> "Subject":
     from attnfaith.subjects import sequence_subject, subject_of
     from attnfaith.subjects.translator import is_sequence_model
 
-    return sequence_subject(model) if is_sequence_model(model) else subject_of(model, level)
+    return sequence_subject(model) if is_sequence_model(model) else subject_of(model)
 
 
 def device_of(device):
@@ -148,7 +146,7 @@ def _with_attention(subject: "Subject", attention) -> "Subject":
     return subject.shown_by(attention)
 
 
-def _from_object(model, tokenizer, device, level: str) -> "Subject":
+def _from_object(model, tokenizer, device) -> "Subject":
     from attnfaith.subjects import Pooled, subject_of, unwrapped
     from attnfaith.subjects.translator import SequenceSubject
 
@@ -158,13 +156,13 @@ def _from_object(model, tokenizer, device, level: str) -> "Subject":
         raise ModelError(f"model is {excerpt(model)}: give {MODELS}")
     model = unwrapped(model)
     if isinstance(model, SequenceSubject) or hasattr(model, "capabilities"):
-        subject = model if isinstance(model, SequenceSubject) else subject_of(model, level)
+        subject = model if isinstance(model, SequenceSubject) else subject_of(model)
         if tokenizer is not None and isinstance(subject, Pooled):
-            return Pooled(subject.stages, load_tokenizer(tokenizer))
+            return Pooled(subject.classifier, load_tokenizer(tokenizer))
         return subject
     if device is not None and hasattr(model, "to"):
         model = model.to(device)
-    subject = _subject(model, level)
+    subject = _subject(model)
     source = str(getattr(model.config, "_name_or_path", "") or "")
     if tokenizer is None and not source:
         raise ModelError(

@@ -30,10 +30,11 @@ def pairs(count=20):
     return in_memory(pa.table({"instance_id": names, "source": sides[0], "target": sides[1]}))
 
 
-def test_the_record_of_pairs(tmp_path):
+def test_the_record_of_pairs(tmp_path, monkeypatch):
     """In shards, as in memory."""
     texts, own = pairs(), subject("marian")
-    options = {"batch_tokens": 40, "shard_instances": 6, "progress": False}
+    monkeypatch.setitem(engine.SIZES, "pairs", (2048, 32, 6))
+    options = {"batch_tokens": 40, "progress": False}
     path = measure(own, own.rows(texts), CELL, ["attention", "norm"], tmp_path / "r.parquet", **options)
     table = record.load(path)
     assert table.column("instance_id").to_pylist() == [f"p/{number}" for number in range(20)]
@@ -55,11 +56,11 @@ def test_the_record_of_pairs(tmp_path):
 
 def test_columns_that_a_model_cannot_give_are_left_out_and_measures_refused():
     luong, rows = subject("luong"), subject("luong").rows(pairs(3))
-    table = measure(luong, rows, CELL, ["alti"], None, progress=False)
+    table = measure(luong, rows, CELL, ["norm"], None, progress=False)
     assert "alignment_alti_total" not in table.column_names
     lacking = type(luong)(luong.model, luong.tokenizer)
     lacking.lacks = {"cross vectors": "it has none"}
-    with pytest.raises(MeasurementError, match=r"'norm' needs 'cross vectors' .*of this one it has none"):
+    with pytest.raises(MeasurementError, match=r"'norm' needs 'cross vectors' .*lacks: it has none"):
         measure(lacking, rows, CELL, ["norm"], None)
 
 
@@ -86,8 +87,7 @@ def test_pairs_with_links_by_the_front_door():
             "pair 'texts/1': there is no word of the target sentence: leave it out",
         ),
         ({"texts": ["a man"]}, "reads pairs of sentences: give a list of"),
-        ({"labels": [0, 1, 1]}, "labels and level.*links="),
-        ({"level": "word"}, "a model from sequences to sequences has neither"),
+        ({"labels": [0, 1, 1]}, "labels: .*links="),
         ({"measures": ["attention_norm"]}, "no measure is called 'attention_norm'; did you mean 'attention'"),
         ({"attention": "rollout"}, "attention='rollout': models of transformers from sequences to sequences have one"),
     ],

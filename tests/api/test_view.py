@@ -38,14 +38,6 @@ def view_of_bert(bert):
     return attnfaith.view(bert, TEXT, tokenizer=tokenizer())
 
 
-@pytest.fixture(scope="module")
-def own(tiny_model):
-    """A classifier of this package whose encoder is a Transformer, by the keywords of `view`."""
-    words = build_tokenizer([TEXT], preprocessing="whitespace")
-    sizes = {"vocab_size": len(words), "num_hidden_layers": 3, "num_attention_heads": 2, "dtype": torch.float64}
-    return {"model": tiny_model(encoder="transformer", **sizes), "tokenizer": words}
-
-
 def test_heads_are_those_of_the_model(bert, view_of_bert):
     ids, view = tokenizer()(TEXT, return_tensors="pt")["input_ids"], view_of_bert
     bert.set_attn_implementation("eager")
@@ -89,76 +81,12 @@ def test_a_measure_that_a_model_lacks_is_left_out_with_the_reason_or_refused_by_
     with pytest.raises(AttnfaithError, match="the view does not hold 'rollout': .*; it holds attention"):
         view.answer("rollout")
     words = build_tokenizer([TEXT], preprocessing="whitespace")
-    with pytest.raises(SubjectError, match="no self-attention to be seen .its encoder is 'bilstm'.: give a text classifier"):
+    with pytest.raises(SubjectError, match="no self-attention to be seen .attention classifiers of this"):
         attnfaith.view(tiny_model(encoder="bilstm", vocab_size=len(words)), TEXT, tokenizer=words)
     monkeypatch.setattr("attnfaith.api.viewing.MOST_READ", 13)
     lacks = attnfaith.view(bert, TEXT, tokenizer=tokenizer()).lacks
     assert lacks["value_zeroing"] == "it reads a text of 14 positions 14 times: ask for it by name"
     assert list(attnfaith.view(bert, TEXT, "value_zeroing", tokenizer=tokenizer()).matrices) == ["value_zeroing"]
-
-
-# ------------------------------------------------------------------------------- the encoder of this package
-
-
-def test_a_transformer_of_this_package_by_its_own_attention(own):
-    view = attnfaith.view(own["model"], TEXT, tokenizer=own["tokenizer"])
-    ids = own["tokenizer"](TEXT, return_tensors="pt")["input_ids"]
-    with torch.no_grad():
-        output = own["model"](ids, output_attentions=True)
-    for heads, attention in zip(view.heads, output.attentions, strict=True):
-        np.testing.assert_allclose(heads, attention[0], atol=1e-6)
-    np.testing.assert_allclose(view.reads, output.attention[0], atol=1e-6)
-    np.testing.assert_allclose(view.probs, output.logits.softmax(-1)[0], atol=1e-6)
-    assert list(view.matrices) == ["attention", "rollout", "alti", "value_zeroing"]
-
-
-def layers_by_hand(own):
-    """Each layer of its encoder on the text, and the state that it is given."""
-    model = own["model"].model
-    ids = own["tokenizer"](TEXT, return_tensors="pt")["input_ids"]
-    states = model.encoder.enter(model.embeddings(ids))
-    mask = torch.ones(ids.shape, dtype=torch.bool)
-    for layer in model.encoder.layers:
-        yield layer, states, mask
-        states = layer(states, mask)
-
-
-@torch.no_grad()
-def test_value_zeroing_of_the_encoder_of_this_package_by_hand(own):
-    view = attnfaith.view(own["model"], TEXT, "value_zeroing", tokenizer=own["tokenizer"])
-    for number, (layer, states, mask) in enumerate(layers_by_hand(own)):
-        plain, columns = layer(states, mask)[0], []
-        for place in range(states.shape[1]):
-
-            def without(module, _, inputs, place=place):
-                inputs = inputs.clone()
-                inputs[:, place, 2 * module.in_features :] = 0  # the values come after queries and keys
-                return inputs
-
-            handle = layer.attention.inputs.register_forward_hook(without)
-            columns.append(1 - torch.cosine_similarity(plain, layer(states, mask)[0], dim=-1))
-            handle.remove()
-        distances = torch.stack(columns, 1)
-        np.testing.assert_allclose(view.matrices["value_zeroing"][number], distances / distances.sum(1, True), atol=1e-6)
-
-
-@torch.no_grad()
-def test_alti_of_the_encoder_of_this_package_by_hand(own):
-    view = attnfaith.view(own["model"], TEXT, "alti", tokenizer=own["tokenizer"])
-    for number, (layer, states, mask) in enumerate(layers_by_hand(own)):
-        attention = layer.attention
-        query, key, value = attention.by_head(attention.inputs(states))
-        weights = attention.weights(query, key, mask)[0]
-        heads = attention.output.weight.unflatten(1, (2, -1))  # (E, heads, D)
-        parts = torch.einsum("hij,hjd,ehd->ije", weights, value[0], heads)
-        places = torch.arange(states.shape[1])
-        parts[places, places] += states[0]
-        mixed = layer.mix(states, mask)[0]
-        scale = (mixed.var(-1, unbiased=False, keepdim=True) + layer.attention_norm.eps).sqrt()
-        parts = layer.attention_norm.weight * (parts - parts.mean(-1, keepdim=True)) / scale.unsqueeze(1)
-        state = layer.attention_norm(mixed).unsqueeze(1)
-        nearer = (state.abs().sum(-1) - (state - parts).abs().sum(-1)).clamp(min=0)
-        np.testing.assert_allclose(view.matrices["alti"][number], nearer / nearer.sum(1, True), atol=1e-6)
 
 
 # ------------------------------------------------------------------------------- numbers, page and command

@@ -8,8 +8,7 @@ import pytest
 from tokenizers import normalizers
 
 from attnfaith.data.sentences import ABBREVIATIONS, MARK, NUMBERED, divide, mark_places, set_marks
-from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, by_words, encode, words
-from attnfaith.support.errors import DatasetError
+from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, words
 from tests.splits import rows
 
 
@@ -120,17 +119,3 @@ def test_encode_by_hand():
     assert cut["rationale"][:] == [[0, 0], [], [1], [1, 0]] and cut["truncated"][:] == [True, False, False, True]
     after_mark = encode(split, tokenizer, max_length=6)  # the last id that is read is a mark
     assert after_mark["words"][0] == [["a", "dog", "."]] and after_mark["truncated"][0]
-
-
-def test_rows_over_words():
-    split = rows(["A dog. The cat.", "", "Dog."], rationale=[[0, 1, 0, 0, 1, 0], [], [1, 0]], label=[0, 1, 0])
-    encoded = encode(split, tokenizer_for(["a dog the cat ."]))
-    flat = by_words(encoded)
-    assert flat["tokens"][:] == [["a", "dog", ".", "the", "cat", "."], [], ["dog", "."]]
-    assert flat["rationale"][:] == [[0, 1, 0, 0, 1, 0], [], [1, 0]]
-    assert {"words", "word_rationale"}.isdisjoint(flat.column_names) and flat["labels"][:] == encoded["labels"][:]
-    assert by_words(encoded.select([2, 0]))["tokens"][:] == [flat["tokens"][2], flat["tokens"][0]]
-    with pytest.raises(DatasetError, match="The rows are not divided into sentences: encode them with a tokenizer"):
-        by_words(flat)
-    with pytest.raises(DatasetError, match="'rationale' of sentences and no 'word_rationale': encode the split anew"):
-        by_words(encoded.remove_columns("word_rationale"))

@@ -95,7 +95,7 @@ def groups(subject: str) -> dict[str, list[str]]:
 
 def measured(subject: str, names, group: str = "measures") -> attnfaith.Record:
     """The record of a subject by these names of measures and experiments, in a group's options."""
-    named, name = {values.MEASURES.get(name, name): name for name in names}, subject.removesuffix("_words")
+    named, name = {values.MEASURES.get(name, name): name for name in names}, subject
     options = PLAN["otherwise"][subject] if group == "otherwise" else PLAN["few"]
     how = {"options": {today: options[name] for today, name in named.items() if name in options}, "add": [*named]}
     how |= {"tokenizer": tokenizer(name), "name": "golden", "progress": False, **SUBJECTS[subject]}

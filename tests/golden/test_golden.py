@@ -10,12 +10,7 @@ from tests.golden import reports, subjects, values
 
 
 read = functools.cache(values.read)
-SLOW = {("hierarchical_words", "searches")}
-CASES = [
-    pytest.param(subject, group, marks=pytest.mark.slow if (subject, group) in SLOW else ())
-    for subject in subjects.SUBJECTS
-    for group in read(f"record_{subject}")["groups"]
-]
+CASES = [(subject, group) for subject in subjects.SUBJECTS for group in read(f"record_{subject}")["groups"]]
 
 
 @pytest.fixture(scope="module", autouse=True)

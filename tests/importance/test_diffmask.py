@@ -48,9 +48,9 @@ def test_divergence_against_scipy_and_of_barred_classes():
     assert torch.isfinite(slope).all()
 
 
-@pytest.mark.parametrize("name", ["pairs", "sentence", "word", "bert", "gpt2", "albert"])
+@pytest.mark.parametrize("name", ["pairs", "sentence", "bert", "gpt2", "albert"])
 def test_open_gates_change_nothing_and_shut_ones_leave_the_placeholder(name, tiny_model, tiny_rows):
-    """Of tokens, pairs, sentences, words, stacks of layers, and of one module for two layers."""
+    """Of tokens, pairs, sentences, stacks of layers, and of one module for two layers."""
     if name in ("bert", "gpt2", "albert"):
         subject = SelfAttention(classifier(name), tokenizer(name != "gpt2"))
         batch = subject.encode(["the old ship sank slowly", "good film", "the music was never bad but very good !"])

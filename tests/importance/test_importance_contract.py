@@ -24,7 +24,7 @@ from tests.toy_subject import Toy
 
 POOLED = {  # every encoder, projection, query, hierarchy, read-out and alignment at least once
     "bilstm": {},
-    "lstm": {"projection": "entmax15", "hierarchy": "word"},
+    "lstm": {"projection": "entmax15", "hierarchy": "sentence"},
     "bigru": {"projection": "sparsemax", "hierarchy": "sentence"},
     "transformer": {"projection": "sparsegen", "sparsegen_lambda": 0.3, "query": "text", "alignment": "dot"},
     "cnn": {"projection": "entmax", "entmax_alpha": 1.25, "query": "text", "readout": "tanh", "num_labels": 5},
@@ -107,7 +107,7 @@ def cell(tiny_model, tiny_rows):
             level = fields.get("hierarchy", "none")
             model = tiny_model(**fields, dropout=0.5)
             classifier_of(model).model.embeddings.weight.requires_grad_(False)
-            texts = FEW_TEXTS if level == "word" else TEXTS
+            texts = TEXTS
             rows = marked(tiny_rows(texts, pair=fields.get("query") == "text", hierarchy=level))
             if fields.get("num_labels") == 5:
                 rows = [{**row, "candidates": ANSWERS[number % 4]} for number, row in enumerate(rows)]
@@ -162,7 +162,7 @@ def refusing(subject):
         return CLASSIFIER
     if isinstance(subject, Toy | Rationales):
         return STATELESS | STACKED | NOT_AFFINE
-    return STACKED | (NOT_AFFINE if subject.level == "word" or subject.config.readout != "affine" else set())
+    return STACKED | (NOT_AFFINE if subject.config.readout != "affine" else set())
 
 
 def refused(measure, model, batch):
@@ -253,7 +253,7 @@ def test_contract(measure, name, cell):
 def test_the_list_of_measures_that_refuse_is_whole(tiny_model, cell):
     for subject in (
         *(Toy(), cell("bert")[0], subject_of(tiny_model())),
-        *(subject_of(tiny_model(**fields)) for fields in ({"readout": "tanh"}, {"hierarchy": "word"})),
+        *(subject_of(tiny_model(**fields)) for fields in ({"readout": "tanh"}, {"hierarchy": "sentence"})),
     ):
         assert {cls.name for cls in classes() if not subject.capabilities >= cls.needs} == refusing(subject)
 

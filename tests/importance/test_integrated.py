@@ -25,7 +25,6 @@ def fillings(table):
         ("transformer", "sparsemax", "probability", "none"),
         ("average", "sparsemax", "log_odds", "sentence"),
         ("bilstm", "sparsemax", "logit", "none"),
-        ("bilstm", "softmax", "logit", "word"),
     ],
 )
 def test_completeness(encoder, projection, output, hierarchy, tiny_model, tiny_rows, tiny_batch):

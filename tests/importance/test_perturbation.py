@@ -22,8 +22,6 @@ from tests.stages import Text, embedded_of, inputs_of, logits_at
 
 TOKENS, HIDDEN, REPROJECTED = LeaveOneOut.columns
 FALLS, FALLS_HIDDEN = Occlusion.columns
-LEVELS = (*HIERARCHIES, "word")
-MARK = 4
 
 
 def distance(first, second):
@@ -31,23 +29,16 @@ def distance(first, second):
 
 
 def shorter(row, token, hierarchy):
-    """The row of the same text without one token; without one sentence, whose words and mark go; without one word of a
-    sentence, which goes with it where it is empty then.
-    """
+    """The row of the same text without one token; without one sentence, whose words and mark go."""
     place, stop = token + 1, token + 2
     if hierarchy == "sentence":
         place = 1 + 3 * token
         stop = min(place + 3, row["input_ids"].index(3))  # the end marker stays
-    if hierarchy == "word":
-        place = 1 + token + token // 2  # a mark after every second word
-        stop, ids = place + 1, row["input_ids"]
-        if ids[place - 1] in (2, MARK) and ids[place + 1] in (3, MARK):
-            place -= ids[place - 1] == MARK
     left = {name: row[name][:place] + row[name][stop:] for name in ("input_ids", "token_type_ids") if name in row}
     return {**row, "tokens": row["tokens"][:token] + row["tokens"][token + 1 :], **left}
 
 
-@pytest.mark.parametrize("hierarchy", LEVELS)
+@pytest.mark.parametrize("hierarchy", HIERARCHIES)
 @pytest.mark.parametrize("encoder", ["bilstm", "transformer", "embedding"])
 def test_deleting_each_token(encoder, hierarchy, tiny_model, tiny_rows, tiny_batch):
     """Leave-one-out is the distance of predictions, occlusion the fall of a probability."""
@@ -73,7 +64,7 @@ def test_deleting_each_token(encoder, hierarchy, tiny_model, tiny_rows, tiny_bat
 STATES = [  # projection, query, readout, hierarchy
     *((projection, "learned", "affine", "none") for projection in PROJECTIONS),
     *((projection, "text", "tanh", "none") for projection in ("softmax", "sparsemax")),
-    ("sparsemax", "learned", "affine", "word"),
+    ("sparsemax", "learned", "affine", "sentence"),
 ]
 
 
@@ -137,7 +128,7 @@ def occluded(model, batch, by, output):
 
 
 @pytest.mark.parametrize(("by", "output"), [("zero", "logit"), ("zero", "log_odds"), ("mask", "probability")])
-@pytest.mark.parametrize("hierarchy", LEVELS)
+@pytest.mark.parametrize("hierarchy", HIERARCHIES)
 def test_occlusion_by_brute_force(hierarchy, by, output, tiny_model, tiny_rows, tiny_batch):
     for encoder, query, readout in (("bilstm", "text", "tanh"), ("transformer", "learned", "affine")):
         fields = {"encoder": encoder, "query": query, "readout": readout, "hierarchy": hierarchy}

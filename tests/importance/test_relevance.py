@@ -21,7 +21,7 @@ EVERY_ENCODER = sorted(name for name, encoder in encoders.ENCODERS.items() if en
 MODELS = (
     {"projection": "sparsemax", "query": "text", "readout": "tanh"},
     {"projection": "entmax15", "readout": "tanh", "hierarchy": "sentence"},
-    {"query": "text", "hierarchy": "word"},
+    {"query": "text", "hierarchy": "sentence"},
 )
 
 

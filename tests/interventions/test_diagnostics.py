@@ -40,8 +40,8 @@ class States:
     def attendable(self, batch):
         return ~self.layers[1].isnan().any(2)
 
-    def token_states(self, batch, layer):
-        return self.layers[layer]
+    def states_by_layer(self, batch):
+        return self.layers
 
 
 def test_conicity_in_closed_form():

@@ -68,19 +68,6 @@ def test_logits_leave_more_open_than_contexts(num_labels, query, tiny_model, tin
     np.testing.assert_allclose(limits, interval(values, text.attention, token), atol=1e-5)
 
 
-def test_words_of_sentences_are_summed_by_sentence(tiny_model, tiny_rows, tiny_batch):
-    """Each sentence keeps its weight; the prediction stays, though logits are not affine in the weights of words."""
-    model = tiny_model(hierarchy="word")
-    batch = tiny_batch(tiny_rows([[5, 6, 4, *[8] * 12, 4, 9, 10]], hierarchy="none"))
-    columns, text = run("identifiability", model, batch), Text(model, batch)
-    numbers, own, furthest = text.query.sentences[0].numpy(), text.attention, columns[ATTENTION][0].astype(np.float64)
-    assert len(set(numbers.tolist())) == 3 and (numbers == 1).sum() == 12
-    for sentence in range(3):
-        assert furthest[numbers == sentence].sum() == pytest.approx(own[numbers == sentence].sum(), abs=1e-6)
-    np.testing.assert_allclose(columns[HIGH][0][numbers != 1], own[numbers != 1], atol=1e-7)
-    assert columns[TVD][0] > 1e-3 and columns[CHANGE][0] < 1e-10
-
-
 FIELDS = {"bert": {"hidden_size": 12, "num_attention_heads": 3}, "gpt2": {"n_embd": 12, "n_head": 3}}
 """Heads of four numbers, which leave much open."""
 

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from itertools import chain
 
 import datasets
 import numpy as np
@@ -17,7 +16,6 @@ from attnfaith.measurement import engine, registry
 from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.record import Column, Identity
-from attnfaith.reporting.cells import split_cells
 from tests.measuring import run
 from tests.stages import Text, inputs_of
 
@@ -39,11 +37,12 @@ def texts(tiny_rows):
 
 
 @pytest.fixture
-def go(tiny_model, texts, tmp_path):
+def go(tiny_model, texts, tmp_path, monkeypatch):
     """Measure the usual texts with the usual model, into few small shards; the record."""
 
-    def run(name="r.parquet", *, model=None, dataset=None, producers=("gradient",), cell=CELL, **options):
-        options = {"shard_instances": 5, "batch_tokens": 24, "progress": False, **options}
+    def run(name="r.parquet", *, model=None, dataset=None, producers=("gradient",), cell=CELL, shard=5, **options):
+        monkeypatch.setitem(engine.SIZES, "texts", (8192, 64, shard))
+        options = {"batch_tokens": 24, "progress": False, **options}
         model, dataset = tiny_model() if model is None else model, texts() if dataset is None else dataset
         return record.load(measure(model, dataset, cell, list(producers), tmp_path / name, **options))
 
@@ -81,34 +80,23 @@ def test_rows_and_values_are_those_of_the_data_and_of_each_text_alone(go, texts,
             np.testing.assert_allclose(record.rows(table, name)[number], values, atol=1e-6)
 
 
-def test_documents_by_sentences_and_by_words(go, texts, tiny_model, tiny_batch):
-    """Word attention is that of its sentence times its weight within it; both levels are one model on the same texts."""
+def test_documents_by_sentences(go, texts, tiny_model, tiny_batch):
     model, dataset = tiny_model(encoder="bigru", hierarchy="sentence"), texts(hierarchy="sentence")
     marks = [[[len(word) % 2 for word in sentence] for sentence in row] for row in dataset["words"]]
     dataset = dataset.add_column("rationale", [[max(sentence) for sentence in row] for row in marks])
     dataset = dataset.add_column("word_rationale", marks)
-    levels, how = ("sentence", "word"), {"model": model, "dataset": dataset, "producers": NAMES}
-    sentences, words = (go(f"{level}.parquet", level=level, **how) for level in levels)
-    for level, table in zip(levels, (sentences, words), strict=True):
-        identity = record.from_row(table.to_pylist()[0])
-        assert (identity.encoder, identity.hierarchy, identity.level) == ("bigru", "sentence", level)
-    assert sentences.column("words").to_pylist() == list(dataset["words"])
-    assert words.column("tokens").to_pylist() == [list(chain(*row)) for row in dataset["words"]]
-    assert [row.tolist() for row in record.rows(words, "rationale")] == [list(chain(*row)) for row in marks]
-    assert {"words", "word_attention"}.isdisjoint(words.column_names)
+    table = go(model=model, dataset=dataset, producers=NAMES)
+    identity = record.from_row(table.to_pylist()[0])
+    assert (identity.encoder, identity.hierarchy, identity.level) == ("bigru", "sentence", "sentence")
+    assert table.column("words").to_pylist() == list(dataset["words"])
     for number, row in enumerate(dataset):
         batch = tiny_batch([row])
         with torch.no_grad():
             output, items = model(**inputs_of(batch)), model.items(batch["input_ids"])[0]
-        within = output.word_attention[0, items >= 0]
-        attention = record.rows(sentences, "attention")[number]
+        attention = record.rows(table, "attention")[number]
         np.testing.assert_allclose(attention, output.attention[0, : len(attention)], atol=1e-6)
-        word_attention = [weight for weights in record.rows(sentences, "word_attention")[number] for weight in weights]
-        np.testing.assert_allclose(word_attention, within, atol=1e-6)
-        by_word = output.attention[0, items[items >= 0]] * within
-        np.testing.assert_allclose(record.rows(words, "attention")[number], by_word, atol=1e-6)
-    together = record.concatenate([words, sentences])
-    assert sorted(cell.identity.level for cell in split_cells(together)) == ["sentence", "word"]
+        word_attention = [weight for weights in record.rows(table, "word_attention")[number] for weight in weights]
+        np.testing.assert_allclose(word_attention, output.word_attention[0, items >= 0], atol=1e-6)
 
 
 def fake(monkeypatch, columns, compute, name="fake"):
@@ -165,7 +153,7 @@ def test_attention_that_is_given_takes_the_place_of_the_models(go, texts, tiny_m
     assert len(record.settings(table)[0]["attention"]) == 64
 
 
-@pytest.mark.parametrize("options", [{"batch_tokens": 10_000, "shard_instances": 512}, {"batch_tokens": 1}])
+@pytest.mark.parametrize("options", [{"batch_tokens": 10_000, "shard": 512}, {"batch_tokens": 1}])
 def test_batches_and_shards_do_not_matter(go, tiny_model, options):
     model = tiny_model(projection="sparsemax")
     same(go("a.parquet", model=model, producers=NAMES), go("b.parquet", model=model, producers=NAMES, **options), atol=1e-6)
@@ -274,8 +262,6 @@ PADDING = {"deeplift": {"baseline": "padding"}}
         ({}, lambda rows: rows.remove_columns(["tokens", "length"]), {}, r"\['length', 'tokens'\]"),
         ({}, None, {"name": "."}, "is a folder"),
         ({}, None, {"producers": ["gradient", "gradient"]}, "'gradient' is named twice"),
-        ({}, None, {"level": "words"}, "level='words'"),
-        ({}, None, {"level": "word"}, "hierarchy='none'"),
         ({"hierarchy": "sentence"}, None, {}, "hierarchy='sentence'"),
         ({}, None, {"producers": ["occlusion"], "options": {"occlusion": {"target": 2}}}, "'occlusion': target=2: class 2"),
         ({"pad_token_id": None}, None, {"producers": ["deeplift"], "options": PADDING}, "no pad_token_id"),

@@ -44,7 +44,7 @@ def test_a_wrong_value_is_named_by_its_key(key, value):
 TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
     "": "data.text=x data.encoding=x data.revision=x data.max_sentence_length=9 data.vocabulary=bpe "
     "data.links_from=1 model.recurrence=luong model.revision=x model.separate_impermissible=true "
-    "objective.base=b objective.weight=0.1 objective.frozen=true selection.share=0.5 measure.level=word "
+    "objective.base=b objective.weight=0.1 objective.frozen=true selection.share=0.5 "
     "penalties.impermissible_heads=max penalties.word_tying_distance=norm penalties.masked_share=0.15",
     "penalties.impermissible_mass=1": "penalties.impermissible_heads=max",
     "data.path=a": "data.name=sst data.hub_id=x data.revision=v data.preprocessing=wrds data.arguments={length: 3} "
@@ -54,7 +54,6 @@ TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
     "training.attention_learning_rate_factor=10",
     "objective.kind=guided objective.base=b": "objective.frozen=true objective.divergence=jsd measure.producers=[gradient] "
     "penalties.diversity=1",
-    "objective.kind=guided objective.base=b model.hierarchy=sentence": "measure.level=word",
     "objective.kind=adversarial objective.base=b": "objective.weight=0.0 model.projection=uniform training.random_erasure=1",
     "model.pretrained=x": "model.encoder=cnn model.readout=tanh data.vectors=x data.min_df=2 "
     "objective.kind=guided training.amsgrad=true training.random_erasure=0.5 model.type=gru "
@@ -68,7 +67,7 @@ TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
     "data.name=copy model.type=gru": "data.hub_id=x "
     "model.num_hidden_layers=3 model.hierarchy=sentence objective.kind=untrained penalties.diversity=1 selection.share=0.5 "
     "penalties.impermissible_heads=max training.amsgrad=true training.balance_classes=false "
-    "training.metric_for_best_model=roc_auc measure.level=word",
+    "training.metric_for_best_model=roc_auc",
     "data.name=copy model.type=gru model.projection=none": "penalties.impermissible_mass=1",
     "data.name=copy model.type=marian": "model.projection=sparsemax penalties.impermissible_mass=1 model.encoder=cnn",
     "data.path=x model.type=gru": "data.text=y data.quotes=false",

@@ -181,7 +181,7 @@ def test_a_base_that_was_trained_anew(against):
         runs.run(variant(recipe, "--limit=5"), resume=True)
 
 
-def test_a_hierarchical_base_by_sentences_and_by_words(tiny_recipe, tmp_path, monkeypatch):
+def test_a_hierarchical_base(tiny_recipe, tmp_path):
     base = str(tmp_path / "base")
     common = {
         "model__hierarchy": "sentence",
@@ -200,11 +200,3 @@ def test_a_hierarchical_base_by_sentences_and_by_words(tiny_recipe, tmp_path, mo
     by_sentence, by_guide = (record.load(tmp_path / name / "record.parquet") for name in ("base", "guided"))
     for attention, expected in zip(record.rows(by_guide, "attention"), record.rows(by_sentence, "attention"), strict=True):
         np.testing.assert_array_equal(attention, expected)
-
-    never_trained(monkeypatch)
-    runs.run(tiny_recipe(**common, **own, measure__level="word"), resume=True)
-    by_word = record.load(tmp_path / "base" / "record.parquet")
-    assert heading(tmp_path / "base", "encoder") == "bilstm(sentence, words)"
-    words = [[word for sentence in row for word in sentence] for row in by_sentence.column("words").to_pylist()]
-    assert by_word.column("tokens").to_pylist() == words
-    np.testing.assert_allclose(*(np.stack(record.rows(table, "probs")) for table in (by_word, by_sentence)), atol=1e-6)

@@ -14,7 +14,7 @@ from tests.toy_subject import Toy
 
 
 LENGTHS = (9, 4, 1, 0, 7)
-HIERARCHIES = ("none", "sentence", "word")
+HIERARCHIES = ("none", "sentence")
 TRANSFORMERS = ("bert", "gpt2", "t5", "xlnet")
 
 # the deepest: two layers of an encoder and of a decoder

@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset
 from torch import nn
 
-from attnfaith.data.tokenization import build_tokenizer, by_words, encode
+from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.importance.gradients import GradientNorm
 from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
 from attnfaith.measurement.engine import check, model_identity
@@ -18,7 +18,6 @@ from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import CAPABILITIES, KINDS, Batch, Pooled, SubjectError, opened, require, subject_of
 from attnfaith.subjects.text_parts import read_parts
 from tests.measuring import run
-from tests.small_classifiers import classifier
 from tests.toy_subject import Toy
 
 
@@ -68,11 +67,9 @@ def test_models_and_subjects(tiny_model):
     model, toy = tiny_model(), Toy()
     assert isinstance(subject_of(model), Pooled) and subject_of(toy) is toy
     assert subject_of(tiny_model(hierarchy="sentence")).level == "sentence"
-    assert subject_of(tiny_model(hierarchy="sentence"), "word").level == "word"
     assert Pooled in KINDS and all(set(CAPABILITIES) >= kind.can for kind in KINDS)
-    for wrong, level in ((nn.Linear(2, 2), None), (toy, "word"), (model, "word"), (classifier("bert"), "word")):
-        with pytest.raises(SubjectError, match=type(wrong).__name__ if level is None else "leave it out"):
-            subject_of(wrong, level)
+    with pytest.raises(SubjectError, match="Linear cannot be measured"):
+        subject_of(nn.Linear(2, 2))
 
 
 def test_code_that_came_with_a_checkpoint_is_a_subject(tiny_model, tiny_rows, tiny_batch, tmp_path, monkeypatch):
@@ -91,7 +88,7 @@ def test_code_that_came_with_a_checkpoint_is_a_subject(tiny_model, tiny_rows, ti
 @pytest.mark.parametrize(
     ("needs", "options", "message"),
     [
-        ({"states", "layers", "embeddings"}, {}, "'a' needs 'layers' .* and 'states' .*; .*can have it: attention class"),
+        ({"states", "layers", "embeddings"}, {}, "'a' needs 'layers' .* and 'states' .*, which this subject .toys"),
         ({"states"}, {"measures": ["one", "two"]}, "measures that this subject can have: one, two"),
     ],
 )
@@ -102,16 +99,12 @@ def test_capabilities_that_are_lacking(needs, options, message):
 
 
 def test_a_record_needs_an_identity(tiny_model, tiny_rows):
-    """No subject without an identity has a record; nor one whose identity has a field that no model decides."""
     dataset, subject = Dataset.from_list(tiny_rows([3])), Toy()
     assert model_identity(subject) == {
         **{"model": "toy", "encoder": "embedding", "projection": "softmax", "hierarchy": "none", "level": "token"},
         **dict.fromkeys(("alignment", "readout", "vectors"), "unknown"),
     }
     check(subject, dataset, ["gradient"])
-    subject.identity = lambda: {"model": "toy", "seed": 3}
-    with pytest.raises(MeasurementError, match="'seed'"):
-        model_identity(subject)
 
     class Nobody:
         kind, capabilities = "nobodies", frozenset()
@@ -136,20 +129,19 @@ def test_options_and_columns_may_need_more_than_the_measure(tiny_model, tiny_row
         read_parts(toy, toy.collate(rows), [np.ones((1, 3), bool)], "zero")
 
 
-@pytest.mark.parametrize(("pair", "hierarchy"), [(True, "none"), (False, "sentence"), (False, "word")])
+@pytest.mark.parametrize(("pair", "hierarchy"), [(True, "none"), (False, "sentence")])
 def test_texts_are_encoded(pair, hierarchy, tiny_model):
     """As a data set of the same texts is."""
     texts = ["the old ship sank", "a new ship", "", "ship"]
     if hierarchy != "none":
         texts = [f"{text} . {text} twice ." for text in texts]
-    divided = "none" if hierarchy == "none" else "sentence"
-    tokenizer = build_tokenizer([*texts, "what sank"], preprocessing="default", pair=pair, hierarchy=divided)
+    tokenizer = build_tokenizer([*texts, "what sank"], preprocessing="default", pair=pair, hierarchy=hierarchy)
     model = tiny_model(hierarchy=hierarchy, vocab_size=len(tokenizer), **({"query": "text"} if pair else {}))
     subject = Pooled(model, tokenizer)
     batch = subject.encode([(text, "what sank") for text in texts] if pair else texts)
     columns = {"instance_id": ["0", "1", "2", "3"], "text": texts} | ({"text_pair": ["what sank"] * 4} if pair else {})
     encoded = encode(Dataset.from_dict(columns), tokenizer)
-    expected = subject.collate((by_words(encoded) if hierarchy == "word" else encoded).to_list())
+    expected = subject.collate(encoded.to_list())
     assert all(torch.equal(batch[name], expected[name]) for name in expected if isinstance(expected[name], torch.Tensor))
     assert batch["instance_id"] == ["0", "1", "2", "3"] and bool(subject.predict(batch).isfinite().all())
     with pytest.raises(SubjectError, match="texts need the model's tokenizer"):

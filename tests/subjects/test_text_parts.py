@@ -3,15 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from transformers import AutoTokenizer
 
-from attnfaith.data.subwords import without_tokens
 from attnfaith.importance.perturbation import LeaveOneOut
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import Batch, SelfAttention, SubjectError, opened
 from attnfaith.subjects.text_parts import read_parts
-from attnfaith.support.errors import DatasetError
-from tests import subword_tokenizers
 from tests.measuring import run
 from tests.small_classifiers import classifier, texts, tokenizer
 from tests.stages import embedded_of, logits_at, logits_of
@@ -52,52 +48,9 @@ def test_a_mask_token_a_hidden_token_and_a_deleted_one(bert):
         np.testing.assert_allclose(deleted[row][0], by_hand(bert, text, **shorter), atol=1e-5)
 
 
-def test_texts_and_pairs_are_tokenised_anew(bert):
-    """Without 'ship' of 'ships' the rest is no '##s' but an 's', which is another token; a cut text ends at its cut."""
-    batch = bert.encode(TEXTS)
-    first, second = read_parts(bert, batch, parts_without(batch, bert, 2), "retokenised")
-    np.testing.assert_allclose(first[0], by_hand(bert, "the old s sailed slowly !"), atol=1e-5)
-    np.testing.assert_allclose(second[0], by_hand(bert, "a new sank"), atol=1e-5)
-    nothing = [np.zeros_like(part) for part in parts_without(batch, bert, 0)]
-    np.testing.assert_allclose(read_parts(bert, batch, nothing, "retokenised")[0][0], by_hand(bert, ""), atol=1e-5)
-    pair = bert.encode([("the old ship", "sailed slowly")])
-    logits = read_parts(bert, pair, [np.array([[True, False, True, True, False]])], "retokenised")[0][0]
-    np.testing.assert_allclose(logits, by_hand(bert, "the ship", "sailed"), atol=1e-5)
-    long = bert.encode(["the old ship " * 30])
-    stays = torch.ones(1, 24, dtype=torch.bool)
-    stays[0, 2] = False
-    assert bert.retokenised(long, stays)["input_ids"].tolist() == long["input_ids"][stays].unsqueeze(0).tolist()
-
-
-@pytest.mark.parametrize("kind", subword_tokenizers.KINDS)
-def test_characters_of_tokens(kind, tmp_path):
-    """By words of a text; with all tokens of these words away the others' characters stay, in any kind of tokenizer."""
-    corpus = ["a great film", "très élégant 😀 !"] * 3
-    own = AutoTokenizer.from_pretrained(subword_tokenizers.train(kind, tmp_path, texts=corpus))
-    for text, gone, left in (
-        ("a  great film", [1], "a  film"),
-        ("great", [0], ""),
-        ("a great film", [], "a great film"),
-        ("très élégant 😀 !", [1], "très 😀 !"),
-    ):
-        encoding = own(text).encodings[0]
-        words = [len(text[:end].split()) - 1 for _, end in encoding.offsets]
-        stays, marks = [word not in gone for word in words], [int(word == 1) for word in words]
-        ((result, marks),) = without_tokens([text], encoding.ids, stays, own, marks)
-        assert result.split() == left.split()
-        marked = "".join(letter for letter, mark in zip(result, marks, strict=True) if mark)
-        assert marked.split() == ([] if 1 in gone else text.split()[1:2])
-
-
-def test_refusals(bert):
-    plain, batch = Batch.of(texts(bert.model), bert), bert.encode(TEXTS)
-    with pytest.raises(SubjectError, match="this batch holds tokens alone"):
-        read_parts(bert, plain, parts_without(plain, bert, 0), "retokenised")
-    batch["text"] = ["another text", "a new ship sank"]
-    with pytest.raises(DatasetError, match="'another text'"):
-        read_parts(bert, batch, parts_without(batch, bert, 0), "retokenised")
+def test_refusals():
     decoder = SelfAttention(classifier("gpt2"))
-    for by, needed in (("mask_token", "mask token"), ("hide", "token hiding"), ("retokenise", "texts")):
+    for by, needed in (("mask_token", "mask token"), ("hide", "token hiding")):
         with pytest.raises(SubjectError, match=f"needs '{needed}'"):
             run(LeaveOneOut, decoder, Batch.of(texts(decoder.model), decoder), by=by)
     with pytest.raises(SubjectError, match="needs 'mask token'"):

@@ -196,17 +196,11 @@ def larger_tokenizer(folder):
     words.save_pretrained(folder)
 
 
-def convolutions(folder):
-    """A type in which the two kinds of words would meet."""
-    pretrain(folder, "convbert", embedding_size=16, conv_kernel_size=3)
-
-
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
         (truncated, "cannot be used"),
         (larger_tokenizer, "different models"),
-        (convolutions, r"^model\.pretrained='.*copied' cannot be used: the attention of .* check 'separation'"),
     ],
 )
 def test_files_that_are_refused(encoder, texts, tmp_path, spoil, reason):

@@ -7,7 +7,7 @@ from attnfaith.importance.context_mixing import nearness
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.layers import rows_at_once
-from attnfaith.subjects.pairs import by_words, of_targets
+from attnfaith.subjects.pairs import by_words, numpy_of, of_targets
 
 
 @register
@@ -38,8 +38,7 @@ class Attention(Measure):
         markers = (batch["source_words"] < 0) & (batch["attention_mask"] == 1)
         masses = []
         for row, mass in enumerate((weights.double() * markers[:, None, None, None]).sum(-1)):
-            rows = of_targets(batch, row)
-            masses.append(torch.einsum("rgn,lan->larg", rows, mass[..., : rows.shape[2]]).float().cpu().numpy())
+            masses.append(numpy_of(torch.einsum("rgn,lan->larg", of_targets(batch, row), mass)))
         means = [values.mean(1) for values in words]
         return {"alignment_attention": words, "alignment_attention_mean": means, "alignment_marker_mass": masses}
 
@@ -96,7 +95,7 @@ class ALTI(PairMeasure):
     Source: Ferrando et al. 2022, Towards Opening the Black Box of Neural Machine Translation, sections 3.1 to 3.3.
     """
 
-    name, needs = "alti", frozenset({"cross parts"})
+    name, needs = "alti", frozenset({"stacked parts"})
     columns = {
         "alignment_alti": Column(
             ("L", "R", "G", "T"),
@@ -107,20 +106,16 @@ class ALTI(PairMeasure):
             ("R", "G", "T"),
             range=(0.0, 1.0),
             doc="share of a source word in the decoder's last layer: the shares of all blocks, multiplied",
-            needs=frozenset({"stacked parts"}),
         ),
     }
 
     @torch.no_grad()
     def of_pair(self, subject, pair):
-        stacked = "stacked parts" in subject.capabilities
-        encoder, decoder = subject.stacked_parts(pair) if stacked else ([], [])
-        blocks = [cross for _, cross in decoder] if stacked else subject.cross_parts(pair)
-        crossed = [nearness(block) for block in blocks]
-        by_block = by_words(pair, torch.stack(crossed)[None, ..., :-1])
-        if not stacked:
-            return tuple(by_block)
-        return *by_block, *by_words(pair, _total(encoder, [target for target, _ in decoder], crossed).unsqueeze(0))
+        encoder, decoder = subject.stacked_parts(pair)
+        crossed = [nearness(cross) for _, cross in decoder]
+        total = _total(encoder, [target for target, _ in decoder], crossed)
+        by_block = torch.stack(crossed)[None, ..., :-1]
+        return *by_words(pair, by_block), *by_words(pair, total.unsqueeze(0))
 
 
 def _total(encoder: list, targets: list, crossed: list[torch.Tensor]) -> torch.Tensor:

@@ -5,7 +5,6 @@ log p is that of all tokens of the target word, given the source and the words b
 Shapes: B pairs, S source positions, E embedding, G target words, T source words.
 """
 
-import numpy as np
 import torch
 
 from attnfaith.alignment import PairMeasure
@@ -16,7 +15,7 @@ from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.base import frozen
-from attnfaith.subjects.pairs import PairBatch, of_sources, word_sums
+from attnfaith.subjects.pairs import PairBatch, numpy_of, of_sources, word_sums
 
 
 def word_gradients(subject, batch: PairBatch) -> torch.Tensor:
@@ -27,22 +26,17 @@ def word_gradients(subject, batch: PairBatch) -> torch.Tensor:
 
     def slopes() -> torch.Tensor:
         with differentiable(subject):
-            return subject.word_slopes(batch).double()
+            embedded = subject.embed(batch).detach().requires_grad_()
+            sums = word_sums(batch, subject.log_probs(batch, embedded))
+            words = [torch.autograd.grad(word.sum(), embedded, retain_graph=True)[0] for word in sums.unbind(1)]
+        return torch.stack(words, 1).double()
 
     return batch.once("word gradients", subject, slopes)
 
 
 def _by_source_word(batch: PairBatch, values: torch.Tensor) -> list[torch.Tensor]:
-    """Values (B,G,S) as one array (G,T) a pair, without padding: sums over the tokens of source words."""
-    words = []
-    for row, count in enumerate(batch.words[1]):
-        owned = of_sources(batch, row)
-        words.append(values[row, :count] @ owned)
-    return words
-
-
-def _numbers(values: torch.Tensor) -> np.ndarray:
-    return values.float().cpu().numpy()
+    """Values (B,G,S) as one tensor (G,T) a pair, without padding: sums over the tokens of source words."""
+    return [values[row, :count] @ of_sources(batch, row) for row, count in enumerate(batch.words[1])]
 
 
 @register
@@ -67,7 +61,7 @@ class Gradient(Measure):
 
     def __call__(self, subject, batch) -> dict[str, list]:
         squares = _by_source_word(batch, word_gradients(subject, batch).square().sum(3))
-        return {"alignment_gradient": [_numbers(values.sqrt()) for values in squares]}
+        return {"alignment_gradient": [numpy_of(values.sqrt()) for values in squares]}
 
 
 @register
@@ -89,7 +83,7 @@ class GradientXInput(Measure):
 
     def __call__(self, subject, batch) -> dict[str, list]:
         products = torch.einsum("bgse,bse->bgs", word_gradients(subject, batch), subject.embed(batch).detach().double())
-        return {"alignment_gradient_x_input": list(map(_numbers, _by_source_word(batch, products)))}
+        return {"alignment_gradient_x_input": list(map(numpy_of, _by_source_word(batch, products)))}
 
 
 @register
@@ -133,8 +127,8 @@ class IntegratedGradients(PairMeasure):
         check_baseline(subject, self.baseline)
         with frozen(subject):
             parts = integrate(self._line(subject, pair), self.max_steps, self.tolerance)
-        by_word = _numbers(parts.parts @ of_sources(pair, 0))
-        return by_word, _numbers(parts.residual), _numbers(parts.error), parts.steps.cpu().numpy()
+        by_word = numpy_of(parts.parts @ of_sources(pair, 0))
+        return by_word, numpy_of(parts.residual), numpy_of(parts.error), parts.steps.cpu().numpy()
 
     def _line(self, subject, pair: PairBatch) -> Line:
         """The line of a pair's source, as often as the target has words: what is explained is log p of the one word."""

@@ -9,7 +9,7 @@ from attnfaith.alignment import PairMeasure
 from attnfaith.importance.context_mixing import cosine_distances
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects.pairs import PairBatch, of_sources, of_targets, word_sums
+from attnfaith.subjects.pairs import PairBatch, numpy_of, of_sources, of_targets, word_sums
 from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
 
 
@@ -56,10 +56,8 @@ class Occlusion(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        whole, drops = word_sums(batch, subject.log_probs(batch)), []
-        for own, without in zip(whole, removed_log_probs(subject, batch), strict=True):
-            drops.append((own[: without.shape[1]] - without).T.float().cpu().numpy())
-        return {"alignment_occlusion": drops}
+        pairs = zip(word_sums(batch, subject.log_probs(batch)), removed_log_probs(subject, batch), strict=True)
+        return {"alignment_occlusion": [numpy_of((own[: left.shape[1]] - left).T) for own, left in pairs]}
 
 
 @register
@@ -85,4 +83,4 @@ class ValueZeroing(PairMeasure):
         gone = of_sources(pair, 0).T > 0
         layers = [cosine_distances(without, own).T for own, without in subject.results_without(pair, gone)]
         means = torch.einsum("rgn,lnt->lrgt", of_targets(pair, 0), torch.stack(layers))
-        return (means.float().cpu().numpy(),)
+        return (numpy_of(means),)

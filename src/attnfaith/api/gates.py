@@ -7,7 +7,6 @@ import numpy as np
 
 from attnfaith.api.texts import read_texts
 from attnfaith.data.sources import draw
-from attnfaith.data.tokenization import by_words
 from attnfaith.importance.diffmask import DiffMask, train
 from attnfaith.loading import open_subject
 from attnfaith.subjects.base import plainly
@@ -24,7 +23,6 @@ def train_gates(
     tokenizer=None,
     text: str = "text",
     text_pair: str | None = None,
-    level: str = "sentence",
     device=None,
     seed: int = 0,
     progress: bool = True,
@@ -33,7 +31,7 @@ def train_gates(
     """Train the gates that the measure `diffmask` needs, and keep them in a safetensors file; returns its path.
 
     Args:
-        model, texts, tokenizer, text, text_pair, level, device: as `attnfaith.measure` takes them. Texts need no
+        model, texts, tokenizer, text, text_pair, device: as `attnfaith.measure` takes them. Texts need no
             labels: the gates keep the model's prediction.
         output: path of the file; beside it, its name ending in .csv, the log: divergence, multiplier, share of open gates
             and of kept classes, by epoch and layer.
@@ -50,11 +48,10 @@ def train_gates(
         training = DiffMask(**settings)
     except (TypeError, ValueError) as error:
         raise AttnfaithError(f"settings of diffmask: {error}") from error
-    subject = open_subject(model, tokenizer=tokenizer, device=device, level=level)
+    subject = open_subject(model, tokenizer=tokenizer, device=device)
 
     def encoded(texts):
-        rows = subject.rows(read_texts(texts, text=text, text_pair=text_pair).dataset)
-        return by_words(rows) if subject.level == "word" and "words" in rows.column_names else rows
+        return subject.rows(read_texts(texts, text=text, text_pair=text_pair).dataset)
 
     rows = encoded(texts)
     if validation is not None:

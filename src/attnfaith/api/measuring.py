@@ -51,7 +51,6 @@ def measure(
     text: str = "text",
     text_pair: str | None = None,
     label: str | None = None,
-    level: str = "sentence",
     attention=None,
     seed: int = 0,
     name: str | None = None,
@@ -86,7 +85,6 @@ def measure(
             leaves an object where it is and loads a folder to the CPU.
         text, text_pair, label: names of the columns of a frame, data set or file. Columns "text_pair" and "label" ("labels",
             "label_ids") are used where they are there; "instance_id" names the texts.
-        level: "sentence", or "word" for the words of a hierarchical model.
         attention: of a classifier of transformers, how its layers and heads become the attention that is shown: "last", the
             mean of the last layer's heads (None is the same); "all", of all layers; "rollout"; or
             {"layers": 3, "head": 5}.
@@ -111,13 +109,13 @@ def measure(
         raise AttnfaithError(f"output={excerpt(output)}: give the path of a file")
     device = None if device is None else device_of(device)
     read = read_texts(texts, labels, name, text=text, text_pair=text_pair, label=label)
-    subject = open_subject(model, tokenizer=tokenizer, device=device, level=level, attention=attention)
+    subject = open_subject(model, tokenizer=tokenizer, device=device, attention=attention)
     reads = "pairs" if isinstance(subject, SequenceSubject) else "texts"
     names = None if measures is None else registry.check_names(measures, reads)
     engine.model_identity(subject)
     if reads == "pairs":
-        if labels is not None or level != "sentence":
-            raise AttnfaithError("labels and level: a model from sequences to sequences has neither; gold links are links=…")
+        if labels is not None:
+            raise AttnfaithError("labels: a model from sequences to sequences has none; gold links are links=…")
         dataset = _pairs(read.dataset, links, links_from)
     elif links is not None:
         raise AttnfaithError("links are between the words of two sentences, and the model is a classifier: leave them out")
@@ -143,7 +141,6 @@ def measure(
         cell,
         [*dict.fromkeys([*names, *registry.check_names(add, reads)])],
         output,
-        level=level,
         seed=seed,
         options=options,
         settings={"source": origin.name} | ({"label_names": [*subject.class_names]} if reads == "texts" else {}),

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +16,9 @@ from attnfaith.api.texts import read_texts
 from attnfaith.importance.context_mixing import alti_matrices, zeroing_matrices
 from attnfaith.loading import open_subject, origin_of
 from attnfaith.reporting.view import TITLES, PairView, View
-from attnfaith.subjects import Subject, SubjectError, outputs
+from attnfaith.subjects import Batch, Subject, SubjectError, outputs
 from attnfaith.subjects.base import plainly
-from attnfaith.subjects.layers import Stack, stack_of
+from attnfaith.subjects.layers import Layer
 from attnfaith.subjects.translator import SequenceSubject
 from attnfaith.support.errors import AttnfaithError, DatasetError, excerpt
 from attnfaith.support.files import MODEL, RECORD
@@ -35,9 +36,8 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
     The view shows itself in a notebook; `save` writes its page, one file for a browser.
 
     Args:
-        model: as `attnfaith.measure` takes it, of any kind that has self-attention: a text classifier of transformers, or
-            one of this package whose encoder is "transformer". Or a model from sequences to sequences; or a record of
-            sentence pairs: a `Record`, its file, or its run.
+        model: as `attnfaith.measure` takes it: a text classifier of transformers, or a model from sequences to sequences;
+            or a record of sentence pairs: a `Record`, its file, or its run.
         text: a string, or a pair (text, second text); (source, target) of a model from sequences to sequences; of a record
             the number of a pair, from 0, or its instance id (None: the first).
         measures: which of "attention" (the weights of each layer and head), "rollout", "alti" and "value_zeroing", in this
@@ -74,7 +74,7 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
     with subject.evaluating(), torch.no_grad():
         batch = subject.collate([row]).alone(0)
         probs = outputs(subject, subject.predict(batch))[0].cpu().numpy()
-        stack = stack_of(subject, batch)
+        stack = _stack(subject, batch)
         matrices, lacks = _matrices(stack, names)
     kind = "class" if "classes" in subject.capabilities else "output"
     tokens, words = _tokens(subject, row, stack)
@@ -90,7 +90,7 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
         matrices=matrices,
         lacks=lacks,
         truncated=bool(row["truncated"]),
-        stacked="stacked maps" not in stack.lacks,
+        stacked="stacked maps" not in subject.lacks,
     )
 
 
@@ -116,12 +116,36 @@ def _name(source: str) -> str:
     return folder.parent.name if folder.name == MODEL else folder.name
 
 
+class Stack(NamedTuple):
+    """The layers of a subject on a text, a batch of one instance; reads (L,): the share of each position in what the logits
+    read of the last layer; inside (L,) bool: positions of the text, without markers.
+    """
+
+    subject: Subject
+    text: Batch
+    layers: list[Layer]
+    reads: torch.Tensor
+    inside: torch.Tensor
+
+
+def _stack(subject: Subject, text: Batch) -> Stack:
+    """Raises SubjectError for a subject without self-attention, and where the logits depend on no position."""
+    if "attention maps" not in subject.capabilities:
+        raise SubjectError(
+            f"this model has no self-attention to be seen ({subject.kind}): give a text classifier of transformers"
+        )
+    layers, matter = subject.layers(text)
+    if not matter.any():
+        raise SubjectError("the logits of this text do not depend on the last layer: there is no answer to follow")
+    return Stack(subject, text, layers, matter.double() / matter.sum(), subject.attendable(text)[0])
+
+
 def _attention(stack: Stack) -> np.ndarray:
     return np.stack([layer.weights[0].double().mean(0).cpu().numpy() for layer in stack.layers])
 
 
 def _mixed(matrices_of: Callable, stack: Stack) -> np.ndarray:
-    return np.stack([matrix.cpu().numpy() for matrix in matrices_of(stack.source, stack.text, stack.layers)])
+    return np.stack([matrix.cpu().numpy() for matrix in matrices_of(stack.subject, stack.text, stack.layers)])
 
 
 MATRICES = {
@@ -135,7 +159,8 @@ MATRICES = {
 
 def _matrices(stack: Stack, names: Sequence[str] | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """{measure: (N,L,L)} of the named measures, and {measure: reason} of those left out."""
-    lacks = {name: stack.lacks[need] for name, (needs, _) in MATRICES.items() for need in needs if need in stack.lacks}
+    reasons = stack.subject.lacks
+    lacks = {name: reasons[need] for name, (needs, _) in MATRICES.items() for need in needs if need in reasons}
     for name in names or ():
         if name in lacks:
             raise SubjectError(f"{name} cannot be seen of this model: {lacks[name]}")

@@ -207,7 +207,6 @@ def _measure_model(args) -> Path:
             add=[] if chosen else names,
             options=section.options or None,
             **columns,
-            level=section.level,
             attention=None if args.attention is None else recipes.read_value(args.attention, "--attention"),
             seed=section.seed,
             name=recipe.name,

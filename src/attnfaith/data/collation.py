@@ -92,3 +92,14 @@ def pad_attention(weights: Sequence[Sequence[float]], length: int, start: int = 
     for row, values in zip(batch, weights, strict=True):
         row[start : start + len(values)] = torch.as_tensor(values)
     return batch
+
+
+def by_length(lengths, tokens: int, most: int | None = None):
+    """Yield row numbers in batches of similar length, of at most `tokens` padded tokens, or one row, and `most` rows."""
+    import numpy as np
+
+    order, start = np.argsort(lengths, kind="stable"), 0
+    for stop in range(1, len(order) + 1):
+        if stop == len(order) or stop - start == most or lengths[order[stop]] * (stop + 1 - start) > tokens:
+            yield order[start:stop]
+            start = stop

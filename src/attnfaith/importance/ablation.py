@@ -17,7 +17,7 @@ from attnfaith.subjects.pooled import text_of
 from attnfaith.subjects.text_parts import read_parts
 
 
-ABSENCES = {"delete": "deleted", "retokenise": "retokenised", "mask_token": "mask_token", "hide": "hidden", "zero": "zero"}
+ABSENCES = {"delete": "deleted", "mask_token": "mask_token", "hide": "hidden", "zero": "zero"}
 """Ways of taking a token away, as measures name them, and what `subjects.text_parts.read_parts` calls them."""
 PLACES_AT_ONCE = 2**19  # weights of attentions dealt with together
 
@@ -30,7 +30,7 @@ def without_token(subject: Subject, batch: Batch, absent: str = "deleted") -> to
     """
     if ("without", absent) not in batch.results:
         encoder = subject.classifier.model.encoder if "layers" in subject.capabilities else None
-        if absent == "deleted" and type(encoder) is BiLSTM and subject.level != "word":
+        if absent == "deleted" and type(encoder) is BiLSTM:
             logits = _in_one_pass(subject, batch)
         else:
             parts = [~np.eye(count, dtype=bool) for count in subject.attendable(batch).sum(1).tolist()]

@@ -26,8 +26,7 @@ class AttentionNorm(Measure):
     """Attention times the length of what it weighs (Kobayashi et al. 2020).
 
     A small weight on a long vector may add more than a large weight on a short vector. It does not show where a summand
-    points, nor whether the decoder reads it: compare `exact_contribution`. At the word level of a hierarchical model h is
-    the state of a word, and a its sentence's attention times its weight in the sentence.
+    points, nor whether the decoder reads it: compare `exact_contribution`.
 
     Source: Kobayashi et al. 2020; for pooled states with the identity as the transformation of what is weighed.
     """
@@ -68,7 +67,7 @@ class AttentionXGradient(TargetMeasure):
     columns = {
         "importance_attention_x_gradient": signed_score(
             "a df/da of a token's attention a: each weight is free, nothing is renormalised, states are held fixed "
-            f"(at the word level sentence vectors move with the weights); {TARGET_DOC}. In a stack of layers the sum over "
+            f"{TARGET_DOC}. In a stack of layers the sum over "
             f"the layers and heads that the reduction takes, all of them for rollout, and over {ROWS_DOC}"
         ),
     }

@@ -33,8 +33,7 @@ class Gradient(Measure):
     A model with many heads and layers has the gradient of captum's InputXGradient, through attention; take
     `gradient_attention_held` for the one that holds attention fixed. A model with one attention over states has the gradient
     of Jain & Wallace: attention is detached after the projection, so the gradient flows through the values and the encoder
-    only. For states it is p(1-p) a_t |s_t| in closed form, s the difference of logits a state adds to the context; at the
-    word level of a hierarchical model no closed form holds.
+    only. For states it is p(1-p) a_t |s_t| in closed form, s the difference of logits a state adds to the context.
 
     It is computed by log-odds, dp = p(1-p) df: a softmax would be flat above a difference of logits of 17 in float32. Values
     are not divided by their sum; ranks are the same.
@@ -92,7 +91,7 @@ class GradientNorm(Measure):
     The length of the steepest ascent of the prediction in each token's embedding, and in each token's state. With two
     classes f is the single logit of a sigmoid model, with more the logit of "this class or another". Where attention is held
     fixed the state of token t has a_t ||df/dc||_2, c the context: the order of the states is that of attention whatever the
-    model, but at the word level of a hierarchical one. Norms are not divided by their sum (their eq. 4 does); ranks and
+    model. Norms are not divided by their sum (their eq. 4 does); ranks and
     entropies are the same.
 
     Source: Meister et al. 2021, eq. 4; held fixed as in Jain & Wallace 2019, section 4.1.
@@ -156,7 +155,7 @@ class GradientHiddenToInput(Measure):
         g_p(i) = ||d ||h_p||_2 / d x_i||_2 / sum_k ||d ||h_p||_2 / d x_k||_2
 
     for state p and the embedding x_i of token i; p, i and k run over the attendable tokens, in a hierarchical model over
-    sentences, with the embeddings of all words of one as one vector, or at its word level over all words. A row of g is
+    sentences, with the embeddings of all words of one as one vector. A row of g is
     undefined where all its gradients are 0: a state of length 0, or one that depends on no token. The second text of a pair
     does not reach the states and is not counted.
 

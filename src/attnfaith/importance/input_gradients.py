@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from attnfaith.subjects import Batch, Pooled, Subject, WordLevel
+from attnfaith.subjects import Batch, Pooled, Subject
 from attnfaith.subjects.base import frozen
 from attnfaith.subjects.protocol import log_odds
 
@@ -31,8 +31,7 @@ def differentiable(subject: Subject | None = None) -> Iterator[None]:
 
 def with_dtype(subject: Pooled, dtype: torch.dtype) -> Pooled:
     """A copy of a subject whose weights have a dtype."""
-    classifier = copy.deepcopy(subject.classifier).to(dtype)
-    return Pooled(WordLevel(classifier) if subject.level == "word" else classifier)
+    return Pooled(copy.deepcopy(subject.classifier).to(dtype))
 
 
 def inside(subject: Subject, batch: Batch) -> torch.Tensor:

@@ -183,12 +183,11 @@ def check_rules(classifier) -> None:
 
 
 class Read(NamedTuple):
-    """A batch read by the rules: logits (B,C), states (B,T,H) with their mask (B,T), and word states by group."""
+    """A batch read by the rules: logits (B,C), states (B,T,H) with their mask (B,T)."""
 
     logits: torch.Tensor
     hidden: torch.Tensor
     mask: torch.Tensor
-    words: list
 
 
 def read_by_rules(model, batch, embedded, rules) -> Read:
@@ -198,7 +197,7 @@ def read_by_rules(model, batch, embedded, rules) -> Read:
         _, present, mask, query = model.model.texts(
             None, text["attention_mask"], text["token_type_ids"], inputs_embeds=embedded.detach()
         )
-    inputs, words, reader = embedded, [], model.model.sentence_reader
+    inputs, reader = embedded, model.model.sentence_reader
     if reader is not None:
         present = mask = model.attendable(**text)
         inputs = embedded.new_zeros(*mask.shape, model.config.hidden_size)
@@ -208,9 +207,8 @@ def read_by_rules(model, batch, embedded, rules) -> Read:
             group_query = None if query is None else query[group.rows]
             weights = project(reader.scores(states.detach(), group_query), group.mask, model.config)
             inputs = inputs.index_put((group.rows, group.numbers), group_rules.pooled(states, weights))
-            words.append((group, states))
     hidden = rules.encoded(model.model.encoder, inputs, present)
     allowed = with_answers(query, batch.get("answer_mask"), model.num_labels)
     attention = model.attend(hidden.detach(), mask, query)
     logits = rules.decoded(model.decoder, rules.pooled(hidden, attention), query)
-    return Read(logits + answer_bias(allowed, logits), hidden, mask, words)
+    return Read(logits + answer_bias(allowed, logits), hidden, mask)

@@ -14,8 +14,8 @@ from attnfaith.subjects import per_token, require, whole_logits
 from attnfaith.subjects.text_parts import ABSENT
 
 
-Way = Literal["delete", "retokenise", "mask_token", "hide"]
-OcclusionWay = Literal["delete", "zero", "mask", "retokenise", "mask_token", "hide"]
+Way = Literal["delete", "mask_token", "hide"]
+OcclusionWay = Literal["delete", "zero", "mask", "mask_token", "hide"]
 DISTANCE = "total variation distance of the prediction to that"
 REMOVED = "where the token's state alone is removed from attention: other states stay, the other"
 SHARE = {"range": (0.0, 1.0)}
@@ -35,8 +35,7 @@ class LeaveOneOut(Measure):
 
     Renormalising weights and projecting scores again are the same for softmax and uniform attention, not for sparse ones,
     where re-projection can give tokens weight that had none. Where nothing remains the context is the zero vector and the
-    decoder's bias decides. At the word level of a hierarchical model a word is deleted, and with it a sentence that it was
-    the only word of; words whose weight or score is removed leave the sentence encoder another vector to read (`WordLevel`).
+    decoder's bias decides.
 
     by: another way to take the token away than "delete", for importance_leave_one_out alone, see `Occlusion`.
 
@@ -91,9 +90,8 @@ class Occlusion(TargetMeasure):
     leave_one_out is the distance of the whole prediction and has no sign. Exactly 0 where a state without weight goes.
 
     by: "delete", the token is gone and later ones move up; "zero", its embedding is 0; "mask", the encoder reads it and
-    attention may not look at it, the scores of the others are projected again; "retokenise", its characters are gone and the
-    rest of the text is divided into tokens anew, which may be others; "mask_token", the tokenizer's mask token is in its
-    place; "hide", it keeps its place and no layer's attention may look at it. Of a hierarchical model all words of a
+    attention may not look at it, the scores of the others are projected again; "mask_token", the tokenizer's mask token is
+    in its place; "hide", it keeps its place and no layer's attention may look at it. Of a hierarchical model all words of a
     sentence are.
 
     Source: Zeiler & Fergus 2014; Li et al. 2016 ("erasure"); the state's as in Jain & Wallace 2019, algorithm 1.

@@ -95,8 +95,8 @@ class DecompX(_GradientByRules):
     beyond logits times slopes.
 
     inputs: "layer", the vectors that the first layer reads, token, position and type together after their normalisation, as
-    in the paper; "table", those of the table of tokens alone, with the divisor of that normalisation held fixed. Of an
-    encoder–decoder a token has what it has in both.
+    in the paper, of models whose layers are a chain; "table", those of the table of tokens alone, with the divisor of that
+    normalisation held fixed.
 
     Source: Modarressi et al. 2023, section 3, without the decomposition of biases.
     """
@@ -177,17 +177,12 @@ def relevance(subject, batch, *, target="predicted", output: str = "logit", epsi
         tops = read.logits.detach().requires_grad_()
         values = target_output(tops.detach(), batch, target, output)(tops)
         (slopes,) = torch.autograd.grad(values.sum(), tops)
-        inputs = [embedded, unit, read.hidden, *(states for _, states in read.words)]
-        embedded_slopes, constants, hidden_slopes, *word_slopes = gradients((read.logits * slopes).sum(), inputs)
+        inputs = [embedded, unit, read.hidden]
+        embedded_slopes, constants, hidden_slopes = gradients((read.logits * slopes).sum(), inputs)
     places, hidden = value_times_slope(embedded, embedded_slopes), value_times_slope(read.hidden, hidden_slopes)
-    mask, items, belongs = read.mask, subject.items(batch), inside(subject, batch)
-    if subject.level == "word":
-        hidden = torch.zeros_like(places)
-        for (group, states), slope in zip(read.words, word_slopes, strict=True):
-            hidden = group.put(value_times_slope(states, slope), hidden)
-        hidden, mask = item_sums(hidden, items), subject.attendable(batch)
+    items, belongs = subject.items(batch), inside(subject, batch)
     tokens, explained = item_sums(places.masked_fill(~belongs, 0), items), values.detach()
-    return Relevance(tokens, hidden, mask, explained, explained - places.sum(1) - constants)
+    return Relevance(tokens, hidden, read.mask, explained, explained - places.sum(1) - constants)
 
 
 @register

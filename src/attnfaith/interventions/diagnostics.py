@@ -230,7 +230,7 @@ class Conicity(Measure):
     def __call__(self, subject, batch) -> dict[str, list]:
         self.check(subject, None)
         mask = subject.attendable(batch)
-        states = subject.token_states(batch, subject.depth - 1 if self.layer == "last" else self.layer).double()
+        states = subject.states_by_layer(batch)[-1 if self.layer == "last" else self.layer].double()
         states, counts = torch.where(mask.unsqueeze(2), states, 0.0), mask.sum(1)
         mean = states.sum(1, keepdim=True) / counts.clamp(min=1)[:, None, None]
         cosines = torch.cosine_similarity(states, mean, dim=2, eps=EPSILON).clamp(-1, 1) * mask

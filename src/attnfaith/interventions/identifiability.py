@@ -106,8 +106,7 @@ class Identifiability(Measure):
         values, weights = hidden[row, mask[row]].double(), subject.attention(batch)[row, mask[row]].double().cpu().numpy()
         if self.of == "logits":
             values = values @ subject.decoder_weights(query)[0].double().t()
-        groups = query.sentences[row].cpu().numpy()[: len(weights)] if subject.level == "word" else None
-        options = {"groups": groups, "top": TOP, "nodes": NODES, "rounding": float(torch.finfo(hidden.dtype).eps)}
+        options = {"top": TOP, "nodes": NODES, "rounding": float(torch.finfo(hidden.dtype).eps)}
         other = alternatives(values.cpu().numpy(), weights, **options)
         both = torch.from_numpy(np.stack([weights / weights.sum(), other.attention]))
         logits = under(subject, batch, [row])(both[None])[0].double()
@@ -120,7 +119,7 @@ class Identifiability(Measure):
         text = subject.keep(batch.take(chosen), batch["attention_mask"][chosen].bool())
         reduction, inside = subject.reduction, subject.attendable(text)[0].cpu().numpy()
         layers = {subject.sites.layers[layer] for layer in reduction.chosen(len(subject.sites.layers))}
-        read, matter = subject.read(text, keep=layers.__contains__, scores=True), subject.matter(text)[0].nonzero()
+        read, matter = subject.read(text, keep=layers.__contains__), subject.matter(text)[0].nonzero()
         weights = {layer.number: layer.weights[0].double().cpu().numpy() for layer in read.maps}
         rows, parts = [], []
         for layer in read.maps:

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
-from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -21,18 +20,17 @@ from tqdm.auto import tqdm
 
 import attnfaith
 from attnfaith import record
+from attnfaith.data.collation import by_length
 from attnfaith.data.fingerprint import digest_attention, digest_data
-from attnfaith.data.tokenization import by_words
 from attnfaith.measurement.registry import Measure, MeasurementError, build, classes
 from attnfaith.subjects import SubjectError, outputs, require, sequence_subject, subject_of, whole_logits
 from attnfaith.subjects.pairs import word_sums
-from attnfaith.subjects.protocol import FIELDS, MARKED, RECORDED
+from attnfaith.subjects.protocol import MARKED, RECORDED
 from attnfaith.subjects.text_parts import marked_places
 from attnfaith.support.errors import DatasetError, FileError, excerpt
 from attnfaith.support.files import read_object, write_atomically
 
 
-LEVELS = ("sentence", "word")
 COPIED = ("word_of_token", "text_of_token", "rationale", "query_tokens")
 """Columns of the data that a record copies."""
 IN_BATCH = ("tokens", "word_of_token", "rationale")
@@ -59,13 +57,11 @@ def measure(
     names: Sequence[str],
     output: str | os.PathLike | None,
     *,
-    level: str = "sentence",
     seed: int = 0,
     options: Mapping[str, Mapping] | None = None,
     attention: Mapping[str, np.ndarray] | None = None,
     settings: Mapping | None = None,
     batch_tokens: int | None = None,
-    shard_instances: int | None = None,
     discard: bool = False,
     progress: bool = True,
 ) -> Path | pa.Table:
@@ -77,8 +73,6 @@ def measure(
         cell: what the record states about data and training; the rest is read from the model.
         names: of the measures, beside attention and prediction.
         output: path of the record (parquet).
-        level: the items of a hierarchical model that attention and measures score: "sentence", with word attention, or
-            "word", where a word's attention is that of its sentence times its weight within it (`WordLevel`).
         options: {measure: {option: value}}.
         attention: {instance id: weights [T]} in place of the model's own, for a model that was trained under them; without
             measures, which would measure the model's own.
@@ -98,17 +92,15 @@ def measure(
         raise MeasurementError(
             f"the record cannot be written to {output}, which is a folder; name a file, such as a .parquet"
         )
-    subject, dataset, measures, reads = check(model, dataset, names, level=level, options=options)
+    subject, measures, reads = check(model, dataset, names, options=options)
     if attention is not None and measures:
         raise MeasurementError(
             f"{list(names)} would measure the model's own attention, not the given one: measure without them"
         )
     extra = _declared(measures, subject, dataset, reads)
     identity = replace(cell, **model_identity(subject), **({} if attention is None else {"attention_kind": "given"}))
-    usual_tokens, instances, usual_shard = SIZES[reads]
-    batch_tokens = usual_tokens if batch_tokens is None else batch_tokens
-    shard_instances = usual_shard if shard_instances is None else shard_instances
-    shards = in_shards(np.asarray(dataset["length"]), batch_tokens, instances, shard_instances)
+    batch_tokens = SIZES[reads][0] if batch_tokens is None else batch_tokens
+    shards = in_shards(np.asarray(dataset["length"]), batch_tokens, *SIZES[reads][1:])
     common = record.COLUMNS if reads == "texts" else record.SEQUENCE_COLUMNS
     plan = {
         "version": attnfaith.__version__,
@@ -122,7 +114,6 @@ def measure(
         "options": {measure.name: stated for measure in measures if (stated := measure.stated())},
         "seed": seed,
         "batch_tokens": batch_tokens,
-        "shard_instances": shard_instances,
         "shards": len(shards),
     }
     plan = json.loads(json.dumps(plan))  # as a file has it: tuples are lists there
@@ -143,17 +134,13 @@ def measure(
     with bar, torch.no_grad(), subject.evaluating():
         for number in own:
             count = sum(map(len, shards[number]))
-            if folder is not None and _is_whole(paths[number], count):
-                bar.update(count)
-                continue
-            parts = []
-            for batch in shards[number]:
-                parts.append(_measured(subject, dataset[batch.tolist()], measures, extra, attention, seed))
-                bar.update(len(batch))
-            columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
-            tables.append(record.build(columns | record.as_columns(identity, count), extra))
-            if folder is not None:
-                record.save(tables.pop(), paths[number])
+            if folder is None or not _is_whole(paths[number], count):
+                parts = [_measured(subject, dataset[b.tolist()], measures, extra, attention, seed) for b in shards[number]]
+                columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
+                tables.append(record.build(columns | record.as_columns(identity, count), extra))
+                if folder is not None:
+                    record.save(tables.pop(), paths[number])
+            bar.update(count)
     if folder is not None:
         state.wait_for_everyone()
     if folder is None or state.is_main_process:
@@ -171,29 +158,21 @@ def measure(
 
 
 def check(
-    model,
-    dataset,
-    names: Sequence[str],
-    *,
-    level: str = "sentence",
-    options: Mapping[str, Mapping] | None = None,
-    trained: bool = True,
+    model, dataset, names: Sequence[str], *, options: Mapping[str, Mapping] | None = None, trained: bool = True
 ) -> tuple:
-    """Check what `measure` takes. Return the subject, its encoded texts, the measures with their options, and what they read
-    ("texts" or "pairs").
+    """Check what `measure` takes. Return the subject, the measures with their options, and what they read ("texts" or
+    "pairs").
 
     trained: a measure that has to be trained on the model must have been. A run asks without before it trains the model.
 
-    Raises MeasurementError where the data set is empty or lacks columns, a measure, option or level does not exist, the
-    level is "word" and the model not hierarchical, the model cannot be measured or lacks what a measure needs, has weights
-    or predictions that are not finite or fewer than two classes, or a measure refuses the model or an instance.
+    Raises MeasurementError where the data set is empty or lacks columns, a measure or option does not exist, the model
+    cannot be measured or lacks what a measure needs, has weights or predictions that are not finite or fewer than two
+    classes, or a measure refuses the model or an instance.
     """
     reads = "pairs" if "target_words" in dataset.column_names else "texts"
     measures = build(names, options, reads)
-    if level not in LEVELS:
-        raise MeasurementError(f"level={level!r}: choose one of {', '.join(LEVELS)}")
     try:
-        subject = sequence_subject(model) if reads == "pairs" else subject_of(model, level)
+        subject = sequence_subject(model) if reads == "pairs" else subject_of(model)
         model_identity(subject)
         missing = sorted(set(NEEDED[reads]) - set(dataset.column_names))
         if missing:
@@ -207,33 +186,26 @@ def check(
             for measure in measures:
                 require(subject, measure.needs, measure.name, measures=possible)
         subject.check(dataset)
-        if subject.level == "word" and "words" in dataset.column_names:
-            dataset = by_words(dataset)
     except (SubjectError, DatasetError) as error:
         raise MeasurementError(str(error)) from error
-    bounded = [measure for measure in measures if measure.most_tokens]
-    longest = int(np.argmax(dataset["length"])) if bounded else 0
-    for measure in bounded:
-        count = len(dataset[longest]["tokens"])
-        if count > measure.most_tokens:
-            raise MeasurementError(
-                f"'{measure.name}' takes texts of up to {measure.most_tokens:,} tokens, for it holds numbers of each two of "
-                f"them, and {excerpt(dataset[longest]['instance_id'])} has {count:,}: measure without it, or texts that are "
-                "cut to that"
-            )
+    longest = max(map(len, dataset["tokens"])) if any(measure.most_tokens for measure in measures) else 0
     for measure in measures if trained else [measure for measure in measures if measure.is_trained]:
         try:
+            if longest > (measure.most_tokens or longest):
+                raise ValueError(
+                    f"it takes texts of up to {measure.most_tokens:,} tokens, for it holds numbers of each two of them, and "
+                    f"one has {longest:,}: measure without it, or texts that are cut to that"
+                )
             measure.check(subject, dataset)
         except ValueError as error:
             raise MeasurementError(f"'{measure.name}': {error}") from error
-    return subject, dataset, measures, reads
+    return subject, measures, reads
 
 
 def model_identity(subject) -> dict[str, object]:
     """Return the fields of an identity that a model decides; fields that its subject does not state are unknown.
 
-    Raises MeasurementError for a subject that lacks what a record states about its model, and for a field that no model
-    decides.
+    Raises MeasurementError for a subject that lacks what a record states about its model.
     """
     missing = [name for name in RECORDED if not hasattr(subject, name)]
     if missing:
@@ -241,14 +213,8 @@ def model_identity(subject) -> dict[str, object]:
             f"a record states which model was measured, and this subject ({subject.kind}) has no {', '.join(missing)}: "
             "attnfaith.subjects.protocol.Subject describes them"
         )
-    stated = dict(subject.identity())
-    unknown = sorted(set(stated) - set(FIELDS))
-    if unknown:
-        raise MeasurementError(
-            f"the identity of this subject ({subject.kind}) has {unknown}; a model decides {list(FIELDS)}"
-        )
     names = ("encoder", "alignment", "projection", "readout", "vectors")
-    return {**dict.fromkeys(names, record.UNKNOWN), "hierarchy": "none", "level": subject.level, **stated}
+    return {**dict.fromkeys(names, record.UNKNOWN), "hierarchy": "none", "level": subject.level, **subject.identity()}
 
 
 def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record.Column]) -> dict[str, list[np.ndarray]]:
@@ -276,20 +242,16 @@ def _measured(
     """The columns of a batch: first what every record holds, then measures that score, then those that test scores."""
     count = len(rows["instance_id"])
     batch = subject.collate([{name: values[index] for name, values in rows.items()} for index in range(count)])
-    if "target_tokens" in rows:
-        columns = _read_pairs(subject, batch, rows, extra)
-    else:
-        columns = _read_texts(subject, batch, rows, extra, attention)
-    predictions = columns["target_probs" if "target_tokens" in rows else "probs"]
-    for name, probs in zip(rows["instance_id"], predictions, strict=True):
+    pairs = "target_tokens" in rows
+    columns = _read_pairs(subject, batch, rows) if pairs else _read_texts(subject, batch, rows, extra, attention)
+    for name, probs in zip(rows["instance_id"], columns["target_probs" if pairs else "probs"], strict=True):
         if not np.isfinite(probs).all():
             raise MeasurementError(f"the model's prediction for '{name}' is not finite")
     scores = None
     for measure in sorted(measures, key=lambda measure: measure.takes_scores):
         keywords = {"seed": seed} if measure.takes_seed else {}
         if measure.takes_scores:
-            scores = scores_by_measure(columns, extra) if scores is None else scores
-            keywords["scores"] = scores
+            scores = keywords["scores"] = scores_by_measure(columns, extra) if scores is None else scores
         values = measure(subject, batch, **keywords)
         if set(values) != (declared := set(measure.columns_for(subject))):
             raise MeasurementError(f"'{measure.name}' declares {sorted(declared)} and returned {sorted(values)}")
@@ -316,17 +278,12 @@ def _read_texts(subject, batch, rows: Mapping[str, list], extra: Mapping, attent
     if "selection" in extra:
         columns |= {name: record.ragged(getattr(subject, name)(batch).cpu(), mask.cpu()) for name in SELECTION}
     for name in MARKED:
-        if name in extra and batch.get(name) is None:
-            raise MeasurementError(
-                f"the data set marks words as {name}, and the batches that this subject ({subject.kind}) collates do not: "
-                f"put the marks there, (instances, positions), or leave out the column '{name}'"
-            )
         if name in extra:
             columns[name] = record.ragged(marked_places(subject, batch, batch[name]).cpu(), mask.cpu())
     return columns
 
 
-def _read_pairs(subject, batch, rows: Mapping[str, list], extra: Mapping) -> dict[str, list]:
+def _read_pairs(subject, batch, rows: Mapping[str, list]) -> dict[str, list]:
     """The columns of every record of pairs: the probabilities of target words."""
     probs = word_sums(batch, subject.log_probs(batch)).exp().float().cpu().numpy()
     names = ("instance_id", "tokens", "target_tokens", "truncated", "gold_links")
@@ -374,17 +331,13 @@ def in_shards(lengths: np.ndarray, batch_tokens: int, instances: int, shard_inst
     A batch holds at most `instances` rows and `batch_tokens` padded tokens, or a single longer text. Raises
     MeasurementError where batch_tokens is no whole number of 1 or more.
     """
-    if not isinstance(batch_tokens, Integral) or isinstance(batch_tokens, bool) or batch_tokens < 1:
+    if type(batch_tokens) is not int or batch_tokens < 1:
         raise MeasurementError(f"batch_tokens={excerpt(batch_tokens)}: a whole number, 1 or more")
-    order, shards, count, start = np.argsort(lengths, kind="stable"), [[]], 0, 0
-    for stop in range(1, len(order) + 1):
-        size = stop - start
-        if stop == len(order) or size == instances or lengths[order[stop]] * (size + 1) > batch_tokens:
-            if shards[-1] and count + size > shard_instances:
-                shards.append([])
-                count = 0
-            shards[-1].append(order[start:stop])
-            count, start = count + size, stop
+    shards = [[]]
+    for batch in by_length(lengths, batch_tokens, instances):
+        if shards[-1] and sum(map(len, shards[-1])) + len(batch) > shard_instances:
+            shards.append([])
+        shards[-1].append(batch)
     return shards
 
 

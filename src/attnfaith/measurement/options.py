@@ -54,8 +54,8 @@ Layers = Annotated[
 ]
 StateLayer = Annotated[Literal["last"] | Layer, Field(description="'last' or the number of a layer, from 0 on")]
 Inputs = Literal["layer", "table"]
-Absent = Literal["deleted", "retokenised", "zero", "mask_token", "hidden"]
-"""How tokens are taken away: from the ids, from the text, or by a zero embedding, the mask token, or masked attention."""
+Absent = Literal["deleted", "zero", "mask_token", "hidden"]
+"""How tokens are taken away: from the ids, or by a zero embedding, the mask token, or masked attention."""
 Baseline = Literal["zero", "padding", "mean"]
 """The embedding from which gradients are integrated: zeros, that of the padding token, the mean of the vocabulary's."""
 Points = at_least(15, "the most points of a text; the smallest rule has 15")

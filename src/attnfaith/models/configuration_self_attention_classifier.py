@@ -18,7 +18,7 @@ class SelfAttentionClassifierConfig(ProjectionConfig):
     separate_impermissible: the model gets the mask of impermissible tokens, and tokens attend only to tokens of their own
         kind, in all layers and heads. The first position, from which the classifier answers, attends to all tokens, and no
         other position attends to it: the two kinds meet only there (the BERT of Pruthi et al. 2020). Not for models with a
-        decoder.
+        decoder, nor for those in which convolutions mix tokens as well (ConvBERT).
     """
 
     model_type = "self_attention_classifier"

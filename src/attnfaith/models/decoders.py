@@ -55,15 +55,11 @@ BARRED = -1e4  # added to a logit: a probability of exactly 0 in any precision, 
 class Query:
     """What a decoder reads besides states; each field may be None. Indexing selects instances in all fields.
 
-    state (B,H): the last state of the second text. answers (B,C) bool: the classes that may be predicted. For attention over
-    the words of a hierarchical model: sentences (B,T), the number of each word's sentence, -1 behind the last word, and
-    weights (B,T), the weight of each word within its sentence.
+    state (B,H): the last state of the second text. answers (B,C) bool: the classes that may be predicted.
     """
 
     state: torch.Tensor | None = None
     answers: torch.Tensor | None = None
-    sentences: torch.Tensor | None = None
-    weights: torch.Tensor | None = None
 
     def __getitem__(self, rows):
         return Query(*(None if part is None else part[rows] for part in vars(self).values()))

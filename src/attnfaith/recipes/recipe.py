@@ -191,7 +191,6 @@ class Recipe:
         learns = ours and weighed and objective != "untrained"
         yield learns, "classifiers of this package that learn attention", "training attention_learning_rate_factor"
         yield not pairs, "classifiers", "training loss_reduction balance_classes"
-        yield ours and not flat and objective != "guided", "model.hierarchy=sentence, its own attention", "measure level"
         yield objective != "guided", "models that compute their attention", "measure producers"
 
     def _contradictions(self) -> Iterator[tuple[bool, str]]:

@@ -384,8 +384,8 @@ class Measure:
     what the verdict needs; for pairs attention, norm, …"""
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     """keyword arguments of a producer, by its name"""
-    level: Literal["sentence", "word"] = "sentence"
-    """of hierarchical models: whether a record is over sentences or all words of a text"""
+    level: Literal["sentence"] = "sentence"
+    """what a record of a hierarchical model is over"""
     outputs: list[Split] = field(default_factory=list)
     """of earlier versions, and read no more: what a model trained against this one needs is computed for it"""
     split: Split = "test"

@@ -4,7 +4,7 @@ A record is a `pyarrow.Table` with one row per instance. Identity columns (`Iden
 of many cells concatenate and a table is a group-by. Each column carries its `Column` in its field's metadata.
 
 A record holds texts with classes, or sentence pairs with target words. In the records of hierarchical models T counts
-sentences, and [T][W] columns hold values of the words of each; measured at the word level, T counts words. Q counts words of
+sentences, and [T][W] columns hold values of the words of each. Q counts words of
 a second text. Of pairs T counts source words, G target words, L the layers of the decoder, first to last, A their heads, and
 R is 2: row 0 predicts a target word, row 1 has the word as input.
 """

@@ -12,7 +12,6 @@ from attnfaith import recipes, record
 from attnfaith.data.fingerprint import digest_data, fingerprint
 from attnfaith.data.pair_encoding import encode_pairs
 from attnfaith.data.sources import draw
-from attnfaith.data.tokenization import by_words
 from attnfaith.measurement import engine
 from attnfaith.measurement.registry import build
 from attnfaith.recipes import Recipe, RecipeError
@@ -64,7 +63,7 @@ def measure(
         state.wait_for_everyone()
     subject, loaded = measurable(model, texts.tokenizer, pairs), texts.loaded
     rows = subject.rows(texts.drawn) if pairs else texts.measured
-    how = {} if pairs else {"level": section.level}
+    how = {}
     if recipe.objective.kind == "guided":
         base.check_unchanged(folder)
         how["attention"] = base.attention(rows)
@@ -107,14 +106,13 @@ def _prepared(recipe: Recipe, subject, texts: Texts, folder: Path, state: Partia
 
     def drawn(split: str, most: int) -> Dataset:
         rows = texts.rows(split)
-        rows = rows.select(draw(np.arange(len(rows)), most, section.seed, split))
-        return by_words(rows) if section.level == "word" else rows
+        return rows.select(draw(np.arange(len(rows)), most, section.seed, split))
 
     options = {name: dict(values) for name, values in section.options.items()}
     for producer in build(section.producers, section.options, recipe.reads):
         if not producer.is_trained:
             with state.main_process_first():
-                prepared = producer.prepare(subject_of(subject, section.level), drawn, folder, seed=section.seed)
+                prepared = producer.prepare(subject_of(subject), drawn, folder, seed=section.seed)
             options[producer.name] = dataclasses.asdict(prepared)
     return options
 

@@ -118,8 +118,8 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
     model = make_model(recipe, texts.loaded, texts.tokenizer)
     if section.producers or pairs:
         subject = measurable(model, texts.tokenizer, pairs)
-        how = {"options": section.options, "trained": False, **({} if pairs else {"level": section.level})}
-        check(subject, subject.rows(texts.drawn) if pairs else measured, section.producers, **how)
+        measured = subject.rows(texts.drawn) if pairs else measured
+        check(subject, measured, section.producers, options=section.options, trained=False)
     facts = _facts(recipe, texts, rows, state)
     if state.is_main_process:
         data = {"revision": texts.loaded.revision, "fingerprint": {split: digest_data(part) for split, part in rows.items()}}

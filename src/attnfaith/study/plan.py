@@ -204,7 +204,7 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
     for name, recipe in wanted.items():
         vectors = None if recipe.data.vectors else recipe.model.embedding_std
         identity = [model_fields(recipe.model), objective_fields(recipe), recipe.objective.base, recipe.data, vectors]
-        identity += [recipe.measure.split, recipe.measure.level, recipe.seed]
+        identity += [recipe.measure.split, recipe.seed]
         other = owners.setdefault(repr(identity), name)
         if other != name:
             raise RecipeError(f"cells {other!r} and {name!r} are one model on the same data: give them different seeds")

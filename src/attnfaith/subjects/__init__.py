@@ -1,17 +1,14 @@
 """Subjects: models as measures see them, one file per kind of model.
 
-`protocol` lists the methods and capabilities of a subject, and `base` has what all models share. `pooled` has the attention
-classifiers of this package, `words` hierarchical ones over their words, `rationales` those that read a selection,
-`classifier`, with its `texts`, those of transformers, `translator` and `recurrent` models from sequences to sequences.
-`checks` tests a model before its attention is believed; `attention`, `layers` and `backward_rules` watch and edit
-a model while it runs.
+`protocol` lists the methods and capabilities of a subject, and `base` has what all models share. `checks` tests a model
+before its attention is believed; `attention`, `layers` and `backward_rules` watch and edit a model while it runs.
 
 To add a kind of model, write one file with a class that answers `Subject` and has `kind`, a few words for people; `can`, the
-capabilities that it may have; and `of(model, level)`, which returns a subject for a model of its kind and None for any
-other. Add the class to KINDS. The contracts of the tests run every measure on it.
+capabilities that it may have; and `of(model)`, which returns a subject for a model of its kind and None for any other. Add
+the class to KINDS. The contracts of the tests run every measure on it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 
 from attnfaith.subjects.attention import Edit
 from attnfaith.subjects.base import unwrapped
@@ -29,29 +26,19 @@ from attnfaith.subjects.protocol import (
 )
 from attnfaith.subjects.rationales import Rationales
 from attnfaith.subjects.translator import sequence_subject
-from attnfaith.subjects.word_level import WordLevel
 
 
 KINDS = (Pooled, Rationales, SelfAttention)
 """The classes of subjects that read texts; the first that knows a model takes it."""
 
 
-def subject_of(model, level: str | None = None) -> Subject:
-    """Return a model of a known kind as a subject, and a subject as it is.
-
-    level: "word" for the words of a hierarchical model; None or "sentence" for what its attention is over.
-
-    Raises SubjectError for another model, and for level "word" of a model that is not hierarchical.
-    """
+def subject_of(model) -> Subject:
+    """Return a model of a known kind as a subject, and a subject as it is. Raises SubjectError for another model."""
     model = unwrapped(model)
     if hasattr(model, "capabilities"):
-        if level == "word" and getattr(model, "level", None) != "word":
-            raise SubjectError(
-                f"level='word' is for hierarchical models; this subject ({model.kind}) has no words: leave it out"
-            )
         return model
     for kind in KINDS:
-        subject = kind.of(model, level)
+        subject = kind.of(model)
         if subject is not None:
             return subject
     if hasattr(model, "config") and hasattr(model, "from_pretrained"):
@@ -65,13 +52,16 @@ def subject_of(model, level: str | None = None) -> Subject:
     )
 
 
-def opened(model, batch: Mapping, needs: Iterable[str] = (), name: str = "", reads: str = "texts") -> tuple[Subject, Batch]:
+def opened(
+    model, batch: Mapping, needs: Set[str] = frozenset(), name: str = "", reads: str = "texts"
+) -> tuple[Subject, Batch]:
     """Return the subject of a model, and a batch of it, for the measure `name` of "texts" or "pairs".
 
     Raises SubjectError for a model that is no subject, or lacks a capability of `needs`.
     """
     subject = sequence_subject(model) if reads == "pairs" else subject_of(model)
-    require(subject, needs, name)
+    if not needs <= subject.capabilities:
+        require(subject, needs, name)
     return subject, batch if reads == "pairs" else Batch.of(batch, subject)
 
 
@@ -84,7 +74,6 @@ __all__ = [
     "SelfAttention",
     "Subject",
     "SubjectError",
-    "WordLevel",
     "opened",
     "outputs",
     "per_token",

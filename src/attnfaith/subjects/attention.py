@@ -2,10 +2,8 @@
 
 A forward pass of a model set to "eager" attention is watched from outside, function by function. The result of a softmax is
 followed, through dropout, casts, masks and reshaping, to the product in which it weighs values. There the weights are read
-as the model uses them, with the values, and there they can be replaced. So no architecture is named here, and nothing of a
-model is copied or patched.
-
-This file also holds the edits that subjects use, the results of a pass, and attention times its gradient.
+as the model uses them, with the values, and there they can be replaced. No architecture is named here, and nothing of a
+model is copied or patched. The file also holds the edits that subjects use, and attention times its gradient.
 
 Shapes: B instances, L input positions, T places of attention, H heads, Q queries, K keys, D the size of a head's values, C
 classes.
@@ -13,7 +11,7 @@ classes.
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -34,7 +32,7 @@ class Map:
 
     number: its place in the order of the forward pass. weights (B,H,Q,K): what weighed the values, after every edit; of a
     model with attention sinks a row sums to less than 1. values (B,H,K,D). output (B,H,Q,D): their product, of each head.
-    scores: the input of the softmax, in the model's own shape; None where they were not asked for.
+    scores: the input of the softmax, in the model's own shape; None of texts that were read apart.
     """
 
     number: int
@@ -45,14 +43,16 @@ class Map:
 
 
 class Edit:
-    """A change of a forward pass; a subclass overrides the methods for what it changes. Numbers are those of `Map`, or those
-    of a decoder's layers from 0 on.
+    """A change of a forward pass; a subclass overrides the methods for what it changes, or `changes` are functions in their
+    place. Numbers are those of `Map`, or those of a decoder's layers from 0 on.
 
-    per_copy: the names of its tensors that have one entry for each instance, with their other axes, such as "LANS": S for
-    input, or source, positions, N for target positions.
+    per_copy: its tensors that have one entry for each instance, with their other axes: S input positions, N others.
     """
 
     per_copy: Mapping[str, str] = {}
+
+    def __init__(self, **changes: Callable[[int, torch.Tensor], torch.Tensor]):
+        vars(self).update(changes)
 
     def scores(self, number: int, scores: torch.Tensor) -> torch.Tensor:
         """Other scores for the softmax; `number` is that of the softmax, as `Hook.softmaxes` counts them."""
@@ -70,11 +70,11 @@ class Edit:
         """Another output (B,H,Q,D) of the heads."""
         return output
 
-    def take(self, chosen: torch.Tensor, length: int | None = None, targets: int | None = None) -> "Edit":
-        """The edit for the instances `chosen`, cut to so many positions; itself, where it is the same for all."""
-        edit, ends = copy.copy(self) if self.per_copy else self, {"S": length, "N": targets}
+    def take(self, chosen: torch.Tensor, length: int | None = None) -> "Edit":
+        """The edit for the instances `chosen`, cut to so many input positions; itself, where it is the same for all."""
+        edit = copy.copy(self) if self.per_copy else self
         for name, axes in self.per_copy.items():
-            setattr(edit, name, getattr(self, name)[(chosen, *(slice(ends.get(axis)) for axis in axes))])
+            setattr(edit, name, getattr(self, name)[(chosen, *(slice(length if axis == "S" else None) for axis in axes))])
         return edit
 
 
@@ -82,11 +82,10 @@ class Hook(TorchFunctionMode):
     """A context around one forward pass: within, the attention of a model is read, and edited.
 
     count: the number of instances that the model reads. edit: see `Edit`. keep: which maps to keep, by number; all by
-    default. watch: the number of the map whose output `rows` needs; a graph is made from there on. scores: whether maps keep
-    the scores of their softmax. A function that replaces softmax is recognised by an attribute `is_attention` that is true.
+    default. watch: the number of the map whose output `rows` needs; a graph is made from there on. A function that replaces
+    softmax is recognised by an attribute `is_attention` that is true.
 
-    maps: the maps that were kept, in order. number: how many maps there were. softmaxes, fused: how many calls of a softmax,
-    and of attention in one piece, there were.
+    maps: those that were kept. number, softmaxes, fused: how many maps, softmaxes and attentions in one piece there were.
     """
 
     def __init__(
@@ -95,10 +94,9 @@ class Hook(TorchFunctionMode):
         edit: Edit | None = None,
         keep: Callable[[int], bool] = lambda number: True,
         watch: int | None = None,
-        scores: bool = True,
     ):
         super().__init__()
-        self.count, self.edit, self.keep, self.watch, self.scores = count, edit or Edit(), keep, watch, scores
+        self.count, self.edit, self.keep, self.watch = count, edit or Edit(), keep, watch
         self.watched: torch.Tensor | None = None
         self.maps: list[Map] = []
         self.number = self.softmaxes = self.fused = 0
@@ -146,13 +144,15 @@ class Hook(TorchFunctionMode):
         return result
 
     def _product(self, function, args, kwargs):
-        weights, values = args
-        if weights.dim() == 3 and weights.shape[0] % self.count == 0:  # instances times heads
+        tracked, values = weights, _ = args
+        flat = weights.dim() == 3 and weights.shape[0] % self.count == 0  # instances times heads
+        if flat:
             shape = self.count, weights.shape[0] // self.count
-            output = self._weighed(weights, weights.unflatten(0, shape), values.unflatten(0, shape))
-            return function(*args, **kwargs) if output is None else output.flatten(0, 1)
-        output = self._weighed(weights, weights, values)
-        return function(*args, **kwargs) if output is None else output
+            weights, values = weights.unflatten(0, shape), values.unflatten(0, shape)
+        output = self._weighed(tracked, weights, values)
+        if output is None:
+            return function(*args, **kwargs)
+        return output.flatten(0, 1) if flat else output
 
     def _einsum(self, args):
         equation, weights, values = args
@@ -162,7 +162,7 @@ class Hook(TorchFunctionMode):
         queries = [axis for axis in weight_axes if axis not in value_axes]
         sizes = [axis for axis in value_axes if axis not in weight_axes]
         shared = [axis for axis in weight_axes if axis in value_axes and axis in result]
-        if not (len(keys) == len(queries) == len(sizes) == 1 and len(shared) == 2):
+        if (len(keys), len(queries), len(sizes), len(shared)) != (1, 1, 1, 2):
             return torch.einsum(*args)
         if weights.shape[weight_axes.index(shared[0])] != self.count:
             shared.reverse()
@@ -187,7 +187,7 @@ class Hook(TorchFunctionMode):
             self.watched = output if output.requires_grad else output.detach().requires_grad_()
             output = self.watched.clone()  # what a model may add to in place
         if self.keep(self.number):
-            self.maps.append(Map(self.number, weights, values, output, scores if self.scores else None))
+            self.maps.append(Map(self.number, weights, values, output, scores))
         self.number += 1
         # the tensors made from this softmax are no longer needed: else they would be held to the end of the pass
         self._tracked = {key: pair for key, pair in self._tracked.items() if pair[1] is not scores}
@@ -202,8 +202,8 @@ def widened(values: torch.Tensor) -> torch.Tensor:
 class Embedded(TorchFunctionMode):
     """A context: within, a table of embeddings gives others (B,L,E) for these ids (B,L), and gradients reach them.
 
-    table: the weight that is looked up, by any module that shares it. A module scales the others as it scales its rows. A
-    decoder that reads the ids one place later reads the others one place later, behind the embedding of its start token.
+    table: the weight that is looked up. A module scales the others as it scales its rows. A decoder that reads the ids one
+    place later reads the others one place later, behind the embedding of its start token.
     """
 
     def __init__(self, table: torch.Tensor, ids: torch.Tensor, embedded: torch.Tensor):
@@ -214,13 +214,13 @@ class Embedded(TorchFunctionMode):
         result = function(*args, **(kwargs or {}))
         if function is not torch.nn.functional.embedding or len(args) < 2 or args[1] is not self.table:
             return result
-        looked_up, ids = args[0], self.ids
-        if looked_up.shape == ids.shape and torch.equal(looked_up, ids):
-            return self.embedded.to(result.dtype, copy=True)  # some scale it in place
-        if looked_up.shape == ids.T.shape and torch.equal(looked_up, ids.T):
-            return self.embedded.to(result.dtype, copy=True).transpose(0, 1)
-        if looked_up.shape == ids.shape and torch.equal(looked_up[:, 1:], ids[:, :-1]):
-            return torch.cat([result[:, :1], self.embedded[:, :-1].to(result.dtype)], 1)
+        ids, embedded = args[0], self.embedded.to(result.dtype, copy=True)  # some scale it in place
+        if torch.equal(ids, self.ids):
+            return embedded
+        if torch.equal(ids, self.ids.T):
+            return embedded.transpose(0, 1)
+        if ids.shape == self.ids.shape and torch.equal(ids[:, 1:], self.ids[:, :-1]):
+            return torch.cat([result[:, :1], embedded[:, :-1]], 1)
         return result
 
 
@@ -232,9 +232,8 @@ def lengths_of(mask: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Read:
-    """A forward pass of a batch: logits (B,C), and maps over input positions, first layer first, with weights (B,H,L,L),
-    values (B,H,L,D) and outputs (B,H,L,D), 0 behind shorter texts. rows (B,L): the rows of the last layer that matter, None
-    where they were not asked for.
+    """A forward pass of a batch: logits (B,C); maps over input positions, first layer first, 0 behind shorter texts; rows
+    (B,L), those of the last layer that matter, None where they were not asked for.
     """
 
     logits: torch.Tensor
@@ -242,33 +241,20 @@ class Read:
     rows: torch.Tensor | None = None
 
 
-class Held(Edit):
-    """Attention that no gradient flows through."""
-
-    def weights(self, number, weights):
-        return weights.detach()
-
-
 def nothing(number: int) -> bool:
     """No map is kept."""
     return False
 
 
-class Leaves(Edit):
-    """Weights that gradients can be taken of."""
+HELD = Edit(weights=lambda number, weights: weights.detach())
+"""Attention that no gradient flows through."""
+LEAVES = Edit(weights=lambda number, weights: weights if weights.requires_grad else weights.detach().requires_grad_())
+"""Weights that gradients can be taken of."""
 
-    def weights(self, number, weights):
-        return weights if weights.requires_grad else weights.detach().requires_grad_()
 
-
-class Silence(Edit):
+def silence(layer: int) -> Edit:
     """All weights of a layer are 0: a change whatever they were, also where a row has a weight of 1."""
-
-    def __init__(self, layer: int):
-        self.layer = layer
-
-    def weights(self, number, weights):
-        return torch.zeros_like(weights) if number == self.layer else weights
+    return Edit(weights=lambda number, weights: torch.zeros_like(weights) if number == layer else weights)
 
 
 class Watching(Edit):
@@ -293,7 +279,7 @@ class Named(Watching):
         self._called: dict[str, int] = {}
 
     def weights(self, number, weights):
-        self.names.append(self._within[-1] if self._within else "")
+        self.names.append(self._within[-1])
         self.calls.append(self._called.get(self.names[-1], 0))
         return weights
 
@@ -314,10 +300,9 @@ def rows_that_matter(logits: torch.Tensor, outputs: Sequence[torch.Tensor], atte
     """The rows (B,Q) bool of each layer's output (B,H,Q,D) that the logits (B,C) depend on, first layer first.
 
     attended (B,Q): the mask that the model was given. Of the last layer a row matters by structure, whatever the numbers:
-    slopes of NaN go back from the logits. NaN times anything is NaN, so it reaches every row with a path to the logits, and
-    no rounding, no cancelling sum and no tanh that gives exactly 1 stops it; a row without a path keeps an exact 0. Where a
-    model multiplies what is not attended to by 0 NaN would pass, so such a row's own slope must not be 0 either. Before the
-    last layer NaN would pass the weights of 0 that a mask leaves in attention: a row matters whose slope is not 0.
+    slopes of NaN go back from the logits and reach every row with a path to them, for no rounding, cancelling sum or tanh of
+    exactly 1 stops NaN. A model may multiply what is not attended to by 0, so such a row's own slope must not be 0 either.
+    Before the last layer NaN would pass the weights of 0 that a mask leaves: a row matters whose slope is not 0.
     """
     weights = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)  # not all alike
     own, nan = weights.expand_as(logits), torch.full_like(logits, torch.nan)
@@ -331,25 +316,22 @@ def _slopes(logits: torch.Tensor, outputs: Sequence[torch.Tensor], seed: torch.T
     return torch.autograd.grad([logits], outputs, [seed], retain_graph=True, allow_unused=True, materialize_grads=True)
 
 
-def joined(parts: list[Read], order: torch.Tensor, width: int) -> Read:
-    """Parts of a batch as one, whose instances `order` names."""
-    back = order.argsort()
+def joined(parts: Sequence[Read], groups: Sequence[tuple[torch.Tensor, int]], width: int) -> Read:
+    """Readings of the groups (rows, length) of a batch as one of the whole batch, `width` positions wide."""
+    back = torch.cat([rows for rows, _ in groups]).argsort()
 
-    def padded(values: torch.Tensor, *axes: int) -> torch.Tensor:
-        missing = width - values.shape[axes[0]]
-        sizes = [0, 0] * values.dim()
-        for axis in axes:
-            sizes[2 * (values.dim() - 1 - axis) + 1] = missing
-        return torch.nn.functional.pad(values, sizes)
+    def whole(tensors: Sequence[torch.Tensor], *ends: int) -> torch.Tensor:
+        """Padded behind the axes, last axis first, that have a 1 in every second of `ends`."""
+        missing = [width - length for _, length in groups]
+        padded = [torch.nn.functional.pad(t, [end * m for end in ends]) for t, m in zip(tensors, missing, strict=True)]
+        return torch.cat(padded)[back]
 
     maps = []
     for same in zip(*(part.maps for part in parts), strict=True):
-        weights = torch.cat([padded(part_map.weights, 2, 3) for part_map in same])[back]
-        values, output = (
-            torch.cat([padded(getattr(part_map, name), 2) for part_map in same])[back] for name in ("values", "output")
-        )
-        maps.append(replace(same[0], weights=weights, values=values, output=output))
-    rows = None if parts[0].rows is None else torch.cat([padded(part.rows, 1) for part in parts])[back]
+        weights = whole([part.weights for part in same], 0, 1, 0, 1)
+        values, outputs = (whole([getattr(part, name) for part in same], 0, 0, 0, 1) for name in ("values", "output"))
+        maps.append(Map(same[0].number, weights, values, outputs))
+    rows = None if parts[0].rows is None else whole([part.rows for part in parts], 0, 1)
     return Read(torch.cat([part.logits for part in parts])[back], maps, rows)
 
 
@@ -373,24 +355,21 @@ class Products(NamedTuple):
 def map_products(subject, batch, target: Target, layers: Sequence[int]) -> list[Products]:
     """The weights of some layers, counted from 0, times the slopes of what is explained in them; see `Products`.
 
-    Kept in the batch, for a target of the same `key`; the products of more layers serve for fewer. No more numbers than
-    those of one head's map are kept of a layer.
+    Kept in the batch, for a target of the same `key`. No more numbers than those of one head's map are kept of a layer.
     """
-    results = batch.results.setdefault("map_products", {})
-    for (key, layers_read), parts in results.items():
-        if key == target.key and layers_read.issuperset(layers):
-            return parts
-    parts = results[target.key, frozenset(layers)] = []
-    layers, numbers = sorted(layers), {subject.sites.layers[layer] for layer in layers}
+    key = ("map_products", target.key, tuple(layers))
+    if key in batch.results:
+        return batch.results[key]
+    parts = batch.results[key] = []
+    numbers = {subject.sites.layers[layer] for layer in layers}
     for rows, length in subject.groups(batch):
-        part = batch.take(rows, length)
         with torch.enable_grad():
-            read = subject.read(part, Leaves(), keep=numbers.__contains__, rows=True)
+            read = subject.read(batch.take(rows, length), LEAVES, keep=numbers.__contains__, rows=True)
             weights = [attention_map.weights for attention_map in read.maps]
             value = target(read.logits, rows).sum()
             slopes = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
         parts.append(Products(rows, length, {}, {}, read.rows))
-        for layer, weight, slope in zip(layers, weights, slopes, strict=True):
+        for layer, weight, slope in zip(sorted(layers), weights, slopes, strict=True):
             products = weight.detach().double() * slope.double()
             parts[-1].row_sums[layer] = (products * read.rows[:, None, :, None]).sum(2)
             parts[-1].positive[layer] = products.clamp_(min=0).mean(1)

@@ -4,11 +4,11 @@ Gradient times input then shares out what is explained, layer by layer down to t
 `shares`. No architecture is named here: functions are watched as they are called, and activations as modules. A model in
 which something else is not linear is refused.
 
-Shapes: B instances, L input positions, E embedding, S the size of a state, C classes, K numbers that are explained.
+Shapes: B instances, L input positions, E embedding, C classes, K numbers that are explained.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -20,11 +20,10 @@ from transformers.activations import ACT2CLS
 
 from attnfaith.subjects.attention import SOFTMAX, Edit, Embedded, Hook, nothing, widened
 from attnfaith.subjects.base import frozen, precision
-from attnfaith.subjects.layers import block_candidates, with_state
+from attnfaith.subjects.layers import with_state
 from attnfaith.subjects.protocol import SubjectError
 
 
-RULES = ("frozen", "halved")
 SAME = 1e-4
 """A second derivative, over the first, that counts as rounding."""
 
@@ -64,8 +63,6 @@ class Rules(TorchFunctionMode):
 
     def __init__(self, model, rules: str = "frozen"):
         super().__init__()
-        if rules not in RULES:
-            raise ValueError(f"rules={rules!r}; choose one of {', '.join(RULES)}")
         self.model, self.rules = model, rules
         # results of activations, and what sums of them with numbers are; held so that no id comes twice
         self._gates: dict[int, torch.Tensor] = {}
@@ -141,49 +138,19 @@ class Rules(TorchFunctionMode):
         return halved(function(*args)) if self.rules == "halved" else function(*args)
 
 
-class Halves(Edit):
-    """Products of attention, of queries with keys and of weights with values, give each factor half the gradient."""
-
-    def scores(self, number, scores):
-        return halved(scores)
-
-    def weights(self, number, weights):
-        return halved(weights)
-
-    def values(self, number, values):
-        return halved(values)
-
-
 def halved(values: torch.Tensor) -> torch.Tensor:
     """The same values, of half the gradient."""
     return values / 2 + values.detach() / 2
+
+
+HALVES = Edit(**dict.fromkeys(("scores", "weights", "values"), lambda number, values: halved(values)))
+"""Products of attention, of queries with keys and of weights with values, give each factor half the gradient."""
 
 
 def is_activation(module: nn.Module) -> bool:
     """Whether a module is an activation function, by its class or, where it has nothing inside, by its name."""
     empty = not any(True for _ in module.children()) and not any(True for _ in module.parameters())
     return isinstance(module, CLASSES) or (empty and bool(NAMED.search(type(module).__name__)))
-
-
-def check_affine(model, text: dict, embedded: torch.Tensor, reading: Callable) -> None:
-    """Raise SubjectError where a model under the rule "frozen" is not affine in embeddings (1,L,E).
-
-    text: what the model is given; reading(embedded): a context in which it reads these embeddings.
-    """
-    leaf = embedded.detach().requires_grad_()
-    with torch.enable_grad(), Rules(model), reading(leaf):
-        logits = model(**text).logits
-        weights = torch.linspace(1, 2, logits.numel(), dtype=logits.dtype, device=logits.device).view_as(logits)
-        (slope,) = torch.autograd.grad((logits * weights).sum(), [leaf], create_graph=True, allow_unused=True)
-        if slope is None or not slope.requires_grad:
-            return
-        (second,) = torch.autograd.grad((slope * leaf.detach()).sum(), [leaf], allow_unused=True)
-    if second is None or float(second.abs().max()) <= max(SAME, 8 * precision(model)) * float(slope.detach().abs().max()):
-        return
-    raise SubjectError(
-        f"{type(model).__name__} is not linear with its attention, divisors and activations held fixed: a part of it is "
-        "something else, for which there is no rule"
-    )
 
 
 def _follows(values) -> bool:
@@ -212,24 +179,11 @@ def _rms_norm(values, shape, weight=None, eps=None):
 @dataclass(frozen=True)
 class Shares:
     """values (B,K): what is explained. per_position (B,K,L): the share of each input position, 0 behind shorter texts. In
-    float64. The rest of a value is the share of biases and start tokens and, for inputs "table", of positions.
+    float64. The rest of a value is the share of biases and, for inputs "table", of positions.
     """
 
     values: torch.Tensor
     per_position: torch.Tensor
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Where a stack of layers begins.
-
-    modules: names of its layers; the first that is called reads the texts. later: by how many places its input comes later
-    than the token, 1 in a decoder that reads its text shifted. turned: whether places come before instances.
-    """
-
-    modules: tuple[str, ...]
-    later: int
-    turned: bool
 
 
 @torch.no_grad()
@@ -237,9 +191,8 @@ def shares(subject, batch, explain: Callable, rules: str | None = None, inputs: 
     """The share of each input position in the numbers that are explained: gradient times input at `inputs`, under `rules`.
 
     explain(logits (n,C), rows (n,)) → (n,) or (n,K), the numbers of the instances `rows`. rules: "frozen" or "halved", which
-    halves the gradients of attention's products as well, see `Rules`; None: plain gradients.
-
-    Raises SubjectError where inputs is "layer" and a model's first layer does not read one vector for each token.
+    halves the gradients of attention's products as well, see `Rules`; None: plain gradients. inputs: "layer", what the first
+    layer reads, or "table", the embeddings.
     """
     count, width = batch["input_ids"].shape
     values = per_position = None
@@ -253,13 +206,6 @@ def shares(subject, batch, explain: Callable, rules: str | None = None, inputs: 
     return Shares(values, per_position)
 
 
-def check_rules(subject, text: dict) -> None:
-    """Raise SubjectError for a model with something that no rule of `Rules` is for."""
-    with subject.evaluating(), torch.backends.cudnn.flags(enabled=False):
-        embedded = subject.embed(text)
-        check_affine(subject.model, text, embedded, lambda leaf: Embedded(subject.vocabulary(), text["input_ids"], leaf))
-
-
 def _shares(subject, batch, rows: torch.Tensor, explain: Callable, rules: str | None, inputs: str):
     """The numbers (n,K) of instances that are read together, and the shares (n,K,L) of their positions."""
     model, arguments = subject.model, subject.model_inputs(batch)
@@ -271,119 +217,83 @@ def _shares(subject, batch, rows: torch.Tensor, explain: Callable, rules: str | 
         if rules is not None:
             stack.enter_context(Rules(model, rules))
         if rules == "halved":
-            stack.enter_context(Hook(len(rows), Halves(), nothing))
+            stack.enter_context(Hook(len(rows), HALVES, nothing))
         if inputs == "table":
-            entries, leaves = [Entry((), 0, False)], [subject.embed(batch).detach().requires_grad_()]
-            stack.enter_context(Embedded(subject.vocabulary(), arguments["input_ids"], leaves[0]))
+            found = [subject.embed(batch).detach().requires_grad_()]
+            stack.enter_context(Embedded(subject.vocabulary(), arguments["input_ids"], found[0]))
         else:
-            entries, leaves = subject.entries, stack.enter_context(cut(model, subject.entries))
+            found = stack.enter_context(cut(subject))
         numbers = explain(widened(model(**arguments).logits), rows)
         numbers = numbers.unsqueeze(1) if numbers.dim() == 1 else numbers
-        parts = []
+        leaf, parts = found[-1], []
         for number in numbers.unbind(1):
-            slopes = torch.autograd.grad(number.sum(), leaves, allow_unused=True, retain_graph=True)
-            part = torch.zeros(arguments["input_ids"].shape, dtype=torch.float64, device=numbers.device)
-            for entry, leaf, slope in zip(entries, leaves, slopes, strict=True):
-                if slope is not None:
-                    part = part + _at_tokens((widened(leaf.detach()) * widened(slope)).sum(-1, dtype=torch.float64), entry)
-            parts.append(part)
+            (slope,) = torch.autograd.grad(number.sum(), [leaf], retain_graph=True, materialize_grads=True)
+            parts.append((widened(leaf.detach()) * widened(slope)).sum(-1, dtype=torch.float64))
     mask = arguments["attention_mask"].bool().unsqueeze(1)
     return numbers.detach().double(), torch.stack(parts, 1).masked_fill(~mask, 0)
 
 
-def _at_tokens(values: torch.Tensor, entry: Entry) -> torch.Tensor:
-    """Values (B,L) at the places of tokens, from values at the places of a stack of layers."""
-    values = values.T if entry.turned else values
-    return nn.functional.pad(values[:, entry.later :], (0, entry.later)) if entry.later else values
-
-
 @contextmanager
-def cut(model, entries: list[Entry]) -> Iterator[list[torch.Tensor]]:
-    """Within, the first input of each stack of layers is a leaf; the list holds these once the model has run."""
-    leaves: list[torch.Tensor] = []
+def cut(subject) -> Iterator[list[torch.Tensor]]:
+    """Within, what the first layer of a model reads is a leaf; the list holds its states and the leaf once it has run."""
+    found: list[torch.Tensor] = []
 
     def leaf(states):
-        leaves.append(states.detach().requires_grad_())
-        return leaves[-1]
-
-    with ExitStack() as stack:
-        for entry in entries:
-            stack.enter_context(_first(model, entry.modules, leaf))
-        yield leaves
-
-
-@contextmanager
-def _first(model, names: Sequence[str], replace: Callable) -> Iterator[None]:
-    """Within, the first of these modules to be called reads replace(states) in place of its states."""
-    called = False
+        found.extend((states, states.detach().requires_grad_()))
+        return found[1]
 
     def enter(module, args, kwargs):
-        nonlocal called
-        if called:
-            return None
-        called = True
-        return with_state(args, kwargs, replace)
+        return None if found else with_state(args, kwargs, leaf)
 
-    with ExitStack() as stack:
-        for name in names:
-            stack.enter_context(model.get_submodule(name).register_forward_pre_hook(enter, with_kwargs=True))
-        yield
+    first = subject.model.get_submodule(subject.sites.blocks[0])
+    handle = first.register_forward_pre_hook(enter, with_kwargs=True)
+    try:
+        yield found
+    finally:
+        handle.remove()
 
 
-def find_entries(subject, text: dict, names: list[str]) -> list[Entry]:
-    """Where the stacks of layers of a model begin, from one text (1,L) and the names of the modules that make its maps.
-
-    Raises SubjectError where the input of a first layer is not one vector for each token, and where the logits depend on
-    tokens by another way.
-    """
-    model, ids = subject.model, text["input_ids"]
-    refusal = SubjectError(
-        f"the first layer of {type(model).__name__} does not read one vector for each token, or is not all that reads them: "
-        "take inputs='table'"
-    )
-    stacks: dict[str, list[str]] = {}
-    for name in names:
-        layer = next(block_candidates(model, [name]), None)
-        if not layer:
-            raise refusal
-        layers = stacks.setdefault(layer[0].rpartition(".")[0], [])
-        if layer[0] not in layers:
-            layers.append(layer[0])
-    with torch.enable_grad():
-        embedded = subject.embed(text).detach().requires_grad_()
-        inputs: list[torch.Tensor] = []
-        with ExitStack() as stack:
-            stack.enter_context(Embedded(subject.vocabulary(), ids, embedded))
-            for layers in stacks.values():
-                stack.enter_context(_first(model, layers, lambda states: inputs.append(states) or states))
-            model(**text)
-        if len(inputs) != len(stacks):
-            raise refusal
-        # stacks were entered in the order of their maps, and are called in it
-        pairs = zip(stacks.values(), inputs, strict=True)
-        entries = [_entry(tuple(layers), states, embedded) for layers, states in pairs]
-        if None in entries:
-            raise refusal
-        with Embedded(subject.vocabulary(), ids, embedded), cut(model, entries):
+def check_rules(subject, text: dict) -> None:
+    """Raise SubjectError where a model under the rule "frozen" is not affine in the embeddings of a text (1,L)."""
+    model, leaf = subject.model, subject.embed(text).detach().requires_grad_()
+    with subject.evaluating(), torch.backends.cudnn.flags(enabled=False), torch.enable_grad():
+        with Rules(model), Embedded(subject.vocabulary(), text["input_ids"], leaf):
             logits = model(**text).logits
-        if logits.requires_grad and torch.autograd.grad(logits.sum(), [embedded], allow_unused=True)[0] is not None:
-            raise refusal
-    return entries
+            weights = torch.linspace(1, 2, logits.numel(), dtype=logits.dtype, device=logits.device).view_as(logits)
+            (slope,) = torch.autograd.grad((logits * weights).sum(), [leaf], create_graph=True, allow_unused=True)
+        if slope is None or not slope.requires_grad:
+            return
+        (second,) = torch.autograd.grad((slope * leaf.detach()).sum(), [leaf], materialize_grads=True)
+    if float(second.abs().max()) > max(SAME, 8 * precision(model)) * float(slope.detach().abs().max()):
+        raise SubjectError(
+            f"{type(model).__name__} is not linear with its attention, divisors and activations held fixed: a part of it is "
+            "something else, for which there is no rule"
+        )
 
 
-def _entry(layers: tuple[str, ...], states: torch.Tensor, embedded: torch.Tensor) -> Entry | None:
-    """The entry of a stack whose first layer reads states; None where a state depends on several of embedded (1,L,E)."""
-    length = embedded.shape[1]
-    turned = states.shape[:2] == (length, 1)
-    if states.dim() != 3 or not (turned or states.shape[:2] == (1, length)) or not states.requires_grad:
-        return None
-    places = states[:, 0] if turned else states[0]
-    later = set()
-    for place in (2, length - 2):
-        weights = torch.linspace(1, 2, places.shape[1], dtype=places.dtype, device=places.device).cos()
-        (slope,) = torch.autograd.grad((places[place] * weights).sum(), [embedded], retain_graph=True, allow_unused=True)
-        reached = [] if slope is None else (slope[0] != 0).any(1).nonzero().flatten().tolist()
-        if len(reached) != 1:
-            return None
-        later.add(place - reached[0])
-    return Entry(layers, later.pop(), turned) if later in ({0}, {1}) else None
+def check_first_layer(subject, text: dict) -> None:
+    """Raise SubjectError where the first layer of a model does not read one vector for each token of a text (1,L), or logits
+    depend on tokens by another way.
+    """
+    if not subject.sites.blocks or not _reads_tokens(subject, text):
+        raise SubjectError(
+            f"the first layer of {type(subject.model).__name__} does not read one vector for each token, or is not all that "
+            "reads them: take inputs='table'"
+        )
+
+
+@torch.enable_grad()
+def _reads_tokens(subject, text: dict) -> bool:
+    embedded = subject.embed(text).detach().requires_grad_()
+    with subject.evaluating(), Embedded(subject.vocabulary(), text["input_ids"], embedded), cut(subject) as found:
+        logits = subject.model(**text).logits
+    if torch.autograd.grad(logits.sum(), [embedded], allow_unused=True)[0] is not None:
+        return False
+    states = found[0][0]
+    weights = torch.linspace(1, 2, states.shape[1], dtype=states.dtype, device=states.device).cos()
+    for place in (2, len(states) - 2):
+        total = (states[place] * weights).sum()
+        (slope,) = torch.autograd.grad(total, [embedded], retain_graph=True, materialize_grads=True)
+        if slope[0].any(1).nonzero().flatten().tolist() != [place]:
+            return False
+    return True

@@ -11,6 +11,7 @@ import torch
 
 from attnfaith.data.fingerprint import hash_of_weights
 from attnfaith.data.in_memory import texts_in_memory
+from attnfaith.data.subwords import tokenizer_digest
 from attnfaith.subjects.attention import widened
 from attnfaith.subjects.protocol import SubjectError
 
@@ -30,6 +31,7 @@ LEFT_OUT = ("_name_or_path", "transformers_version", "architectures", "dtype", "
 class ModelSubject:
     """A model and its tokenizer, as every subject of this package has them.
 
+    can: the capabilities that a subject of this kind may have; `lacks` gives the reason for those that it has not.
     tokenizer: needed by `encode` and `rows`; `attnfaith.load_subject` sets it.
 
     Raises SubjectError for a model that lies on several devices, or on none.
@@ -52,7 +54,6 @@ class ModelSubject:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Those of `can` that this model has; `lacks` gives the reason for each of the others."""
         return self.can - self.lacks.keys()
 
     @property
@@ -73,8 +74,6 @@ class ModelSubject:
 
     def tokenizer_digest(self) -> str | None:
         """A fingerprint of how the tokenizer divides texts; None without a tokenizer."""
-        from attnfaith.data.subwords import tokenizer_digest
-
         return None if self.tokenizer is None else tokenizer_digest(self.tokenizer)
 
     @contextmanager
@@ -187,12 +186,10 @@ def position_limit(subject) -> int | None:
 
 
 def unwrapped(model):
-    """Return the model within what `torch.compile` and data parallelism put around it. Of a model that a training in mixed
-    precision left under autocast, return a copy without it that shares its weights; of a PEFT model, a copy with its
-    adapters merged into the weights, which rules and norms read.
+    """Return the model within what `torch.compile` and data parallelism put around it; of a model that accelerate left under
+    autocast a copy without it, and of a PEFT model a copy with its adapters merged into the weights.
 
-    Raises SubjectError for weights that were made in inference mode, which gradients do not pass, and for adapters that
-    cannot be merged.
+    Raises SubjectError for weights made in inference mode, and for adapters that cannot be merged.
     """
     while isinstance(model, PARALLEL) or hasattr(model, "_orig_mod"):
         model = model.module if isinstance(model, PARALLEL) else model._orig_mod
@@ -236,9 +233,7 @@ def plainly() -> Iterator[None]:
 @contextmanager
 def frozen(model) -> Iterator[None]:
     """Within, no parameter of a model or subject requires a gradient; after it those that did before."""
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for parameter in trainable:
-        parameter.requires_grad_(False)
+    trainable = [parameter.requires_grad_(False) for parameter in model.parameters() if parameter.requires_grad]
     try:
         yield
     finally:
@@ -250,8 +245,7 @@ def configurations(model) -> list:
     """The different configurations of a model and of its parts, outer ones first."""
     waiting = [module.config for module in model.modules() if hasattr(type(module), "set_attn_implementation")]
     different = {}
-    while waiting:
-        config = waiting.pop(0)
+    for config in waiting:  # grows as it goes
         different[id(config)] = config
         parts = (getattr(config, name, None) for name in config.sub_configs)
         waiting += [part for part in parts if part is not None]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from attnfaith.subjects.attention import Edit, Embedded, Hook, Leaves, Map, Named, Silence, nothing
+from attnfaith.subjects.attention import LEAVES, Edit, Embedded, Hook, Map, Named, nothing, silence
 from attnfaith.subjects.base import (
     EAGER,
     TOLERANCE,
@@ -26,16 +26,7 @@ from attnfaith.subjects.base import (
     tolerance_of,
     vocabulary_size,
 )
-from attnfaith.subjects.layers import (
-    LayerParts,
-    Recorded,
-    block_candidates,
-    chained,
-    decoder_parts,
-    first_chain,
-    is_chain,
-    projected,
-)
+from attnfaith.subjects.layers import Layer, LayerParts, Recorded, chain_of, decoder_parts, projected
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch
 from attnfaith.subjects.protocol import SubjectError
 from attnfaith.support.errors import excerpt
@@ -43,8 +34,6 @@ from attnfaith.support.errors import excerpt
 
 LENGTHS, PAIR_LENGTHS = (11, 7), ((11, 7), (8, 5))
 """Positions of random texts; source and target positions of random pairs."""
-ROUNDING = 1e-5
-"""Largest difference of values, over the largest of them or 1, that counts as none."""
 ORDINARY = 2000
 """The most tokens that random texts are drawn from."""
 GRADIENTS = (
@@ -62,9 +51,9 @@ class Sites:
 
     layers: the numbers of the maps that a subject calls layers, first layer first: over input positions, or of a decoder's
     attention to the source. heads: how many heads each has. maps: how many maps there are in all.
-    together: one of TOGETHER, the best that changes nothing. difference: the largest of logits read by the hook and of the
-    model's own, in its own implementation of attention. blocks: the name of each layer's module, () where there are none.
-    lacks: the capabilities that the model does not have, each with the reason.
+    difference: the largest of logits read by the hook and of the model's own, in its own implementation of attention.
+    blocks: the name of each layer's module, () where there are none. lacks: the capabilities that the model does not have,
+    each with the reason. together: one of TOGETHER, the best that changes nothing.
 
     Of texts: token_types, whether token_type_ids are read. Of pairs: vocabulary, the number of words that logits are of;
     encoder_blocks, the modules of the encoder's layers.
@@ -73,10 +62,10 @@ class Sites:
     layers: tuple[int, ...]
     heads: tuple[int, ...]
     maps: int
-    together: str
     difference: float
-    blocks: tuple[str, ...] = ()
+    blocks: tuple[str, ...]
     lacks: dict[str, str] = field(default_factory=dict)
+    together: str = TOGETHER[0]
     token_types: bool = False
     vocabulary: int = 0
     encoder_blocks: tuple[str, ...] = ()
@@ -92,10 +81,10 @@ def checked(probe: "Texts | Pairs") -> Sites:
         logits: they are the same when the hook reads, of pairs from what the encoder made before, and as in the model's own
             implementation of attention.
         rows: weights are 0 or more, and every row sums to 1; with attention sinks, to less.
-        padding: of pairs, padding changes nothing.
         use: other weights of a layer give other logits, so that these are what the model computed with.
         gradients: those of logits reach the last layer's output.
-        separation: of a model that keeps impermissible tokens apart, they are, see `keeps_apart`.
+        padding: of pairs, padding changes nothing.
+        separation: of a model that keeps impermissible tokens apart, the logits depend on the first position alone.
     """
     model, first, configurations = probe.model, probe.inputs[0], probe.subject.configurations
     with plainly(), ModelSubject.evaluating(probe.subject), configured(configurations, return_dict=True), torch.no_grad():
@@ -113,12 +102,13 @@ def checked(probe: "Texts | Pairs") -> Sites:
             slopes = _slopes(probe, layers)
             for layer, name, slope in zip(layers, names, slopes, strict=True):
                 moved = slope is not None and bool((slope != 0).any())
-                used = moved or not torch.equal(probe.run(first, Silence(layer))[0], logits)
+                used = moved or not torch.equal(probe.run(first, silence(layer))[0], logits)
                 probe.check(used, "use", f"logits stay the same when all weights of '{name}' are 0")
             probe.check(slopes[-1] is not None, "gradients", GRADIENTS)
             learned = probe.learn(logits, layers, names, len(hook.maps))
     heads = tuple(hook.maps[number].weights.shape[1] for number in layers)
-    return Sites(tuple(layers), heads, len(hook.maps), difference=difference, **learned)
+    learned["lacks"] = {name: reason for name, reason in learned["lacks"].items() if reason}
+    return Sites(tuple(layers), heads, len(hook.maps), difference, **learned)
 
 
 def _difference(logits: torch.Tensor, other: torch.Tensor) -> float:
@@ -128,7 +118,7 @@ def _difference(logits: torch.Tensor, other: torch.Tensor) -> float:
 def _slopes(probe, layers: Sequence[int]) -> Sequence[torch.Tensor | None]:
     """Those of logits in the weights of each layer; None where gradients do not reach it."""
     with torch.enable_grad():
-        logits, hook = probe.run(probe.inputs[0], Leaves())
+        logits, hook = probe.run(probe.inputs[0], LEAVES)
     weights = [hook.maps[number].weights for number in layers]
     if not logits.requires_grad:
         return [None] * len(weights)
@@ -146,21 +136,6 @@ def _check_rows(probe, read: Map) -> None:
     probe.check(sound, "rows", fault)
 
 
-def _takes_embeddings(table: Callable, ids: torch.Tensor, read: Callable, plain: torch.Tensor, tolerance: float) -> bool:
-    """Whether the table's embeddings, given, are read in place of the ids alone, and gradients reach them."""
-    try:
-        weight = table()
-        embedded = torch.nn.functional.embedding(ids, weight).detach().requires_grad_()
-        with torch.enable_grad(), Embedded(weight, ids, embedded):
-            again = read()
-            (slope,) = torch.autograd.grad(again.square().sum(), [embedded])
-        with Embedded(weight, ids, torch.zeros_like(embedded)):
-            other = read()
-    except (NotImplementedError, AttributeError, RuntimeError, TypeError):
-        return False
-    return _difference(again, plain) <= tolerance and bool((slope != 0).any()) and not torch.equal(other, plain)
-
-
 def _refusal(make: Callable, layers: Iterable) -> str | None:
     """The message of the first SubjectError that make(layer) raises; None where it raises none."""
     try:
@@ -176,7 +151,9 @@ class _Probe:
 
     attention: str
     input_kind: str
-    hint: str
+    shape: tuple[int, int]  # of the maps of layers, (queries, keys)
+    read_as: str
+    over: str
     inputs: list
 
     def __init__(self, subject):
@@ -195,40 +172,76 @@ class _Probe:
             logits = self.call(self.inputs[0]).logits
         except Exception as error:  # models raise many kinds
             raise SubjectError(
-                f"{type(self.model).__name__} fails the check 'reading': given {self.input_kind} it raises "
-                f"{type(error).__name__}: {excerpt(error, 200)}; {self.hint}"
+                f"{type(self.model).__name__} fails the check 'reading': given {self.input_kind} alone it raises "
+                f"{type(error).__name__}: {excerpt(error, 200)}"
             ) from error
         if not logits.isfinite().all():
             check_finite(self.model)
             self.check(False, "reading", "its logits are not finite")
         return logits
 
+    def run(self, item, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
+        """Logits of an input, and the hook that read them."""
+        encoded = self.encoded(item)
+        with Hook(len(item["input_ids"]), edit) as hook:
+            logits = self.call(item, **encoded).logits
+        return logits, hook
+
+    def encoded(self, item) -> dict[str, object]:
+        """Arguments that the model needs not compute."""
+        return {}
+
+    def layers(self, hook: Hook, named: Named) -> list[int]:
+        """The numbers of the maps that are layers."""
+        fused = "it computes attention by scaled_dot_product_attention also under 'eager', which gives no weights"
+        self.check(not hook.fused, "layers", f"in {hook.fused} layers {fused}")
+        self.check(bool(hook.maps), "layers", "no softmax of it weighs values, so it has no attention that could be read")
+        shapes = [tuple(attention_map.weights.shape[2:]) for attention_map in hook.maps]
+        whole, sizes = [number for number, shape in enumerate(shapes) if shape == self.shape], sorted(set(shapes))
+        self.check(bool(whole), "layers", f"{self.read_as} it has maps of {sizes}, and none {self.over}")
+        layers = self.chosen(whole, hook, named, sizes)
+        places = [(named.names[number], named.calls[number]) for number in layers]
+        twice = next((place[0] for number, place in enumerate(places) if place in places[:number]), None)
+        self.check(not twice, "layers", f"'{twice}' weighs values more than once, and its attention is not one of these")
+        return layers
+
     def draw(self, length: int, size: int, markers: set, generator: torch.Generator) -> torch.Tensor:
         """Random ids (length,), none of a marker, of a vocabulary of this size."""
         ordinary = torch.tensor([number for number in range(min(size, ORDINARY)) if number not in markers])
         return ordinary[torch.randint(0, len(ordinary), (length,), generator=generator)]
 
-    def record(self, numbers: Sequence[int], blocks: Sequence[str]) -> list:
+    def record(self, numbers: Sequence[int], blocks: Sequence[str]) -> list[Layer]:
         """The layers of the first input: the maps of these numbers, and what follows each."""
         with Recorded(self.model, numbers, blocks) as recorded:
             self.run(self.inputs[0], recorded)
         return recorded.layers
-
-    def check_once(self, places: list) -> None:
-        """Check that no place (name of a module, ...) makes two maps."""
-        twice = next((name for number, (name, *_) in enumerate(places) if places[number] in places[:number]), None)
-        self.check(not twice, "layers", f"'{twice}' weighs values more than once, and its attention is not one of these")
 
     def hides_padding(self, maps: list[Map], layers: Sequence[int], queries: torch.Tensor, keys: torch.Tensor) -> bool:
         """Whether queries (B,Q) that are tokens have no weight on keys (B,K) that are padding."""
         wrong = ~keys[:, None, None] * queries[:, None, :, None]
         return all(number < len(maps) and float((maps[number].weights * wrong).max()) <= 1e-6 for number in layers)
 
+    def takes_embeddings(self, table: Callable, ids: torch.Tensor, read: Callable, plain: torch.Tensor) -> bool:
+        """Whether the table's embeddings, given, are read in place of the ids alone, and gradients reach them."""
+        try:
+            weight = table()
+            embedded = torch.nn.functional.embedding(ids, weight).detach().requires_grad_()
+            with torch.enable_grad(), Embedded(weight, ids, embedded):
+                again = read()
+                (slope,) = torch.autograd.grad(again.square().sum(), [embedded])
+            with Embedded(weight, ids, torch.zeros_like(embedded)):
+                other = read()
+        except (NotImplementedError, AttributeError, RuntimeError, TypeError):
+            return False
+        return _difference(again, plain) <= self.near and bool((slope != 0).any()) and not torch.equal(other, plain)
+
 
 class Texts(_Probe):
     """A classifier of transformers: one text or two, and attention over all input positions."""
 
-    attention, input_kind, hint = "attention", "token ids and a mask", "a classifier of texts reads these alone"
+    attention, input_kind = "attention", "token ids and a mask"
+    shape = LENGTHS[0], LENGTHS[0]
+    read_as, over = f"of a text of {LENGTHS[0]} tokens", "from every token to every token"
 
     def __init__(self, subject):
         super().__init__(subject)
@@ -251,42 +264,28 @@ class Texts(_Probe):
     def call(self, text: dict):
         return self.model(**text)
 
-    def run(self, text: dict, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
-        with Hook(len(text["input_ids"]), edit) as hook:
-            logits = self.model(**text).logits
-        return logits, hook
-
-    def layers(self, hook: Hook, named: Named) -> list[int]:
-        """The numbers of the maps over input positions: self-attention, or a decoder's attention over the encoder."""
-        maps, names = hook.maps, named.names
-        fused = "it computes attention by scaled_dot_product_attention also under 'eager', which gives no weights"
-        none = "no softmax of it weighs values, so it has no attention that could be read"
-        self.check(bool(maps), "layers", fused if hook.fused else none)
-        self.check(not hook.fused, "layers", f"in {hook.fused} layers {fused}")
-        shapes = [tuple(attention_map.weights.shape[2:]) for attention_map in maps]
-        square = [number for number, shape in enumerate(shapes) if shape == (LENGTHS[0], LENGTHS[0])]
-        sizes = sorted(set(shapes))
-        fault = f"of a text of {LENGTHS[0]} tokens it has maps of {sizes}, and none from every token to every token"
-        self.check(bool(square), "layers", fault)
-        if is_encoder_decoder(self.model):
-            square = [number for number in square if CROSS.search(names[number])]
-            self.check(bool(square), "layers", "its decoder has no attention over the encoder alone")
-        else:
-            fault = f"only {len(square)} of its {len(maps)} maps are over all input positions ({sizes})"
-            self.check(len(square) == len(maps), "layers", fault)
-        self.check_once([(names[number], named.calls[number]) for number in square])
-        return square
+    def chosen(self, square: list[int], hook: Hook, named: Named, sizes: list) -> list[int]:
+        """Of self-attention all maps, or those of a decoder's attention over the encoder."""
+        if not is_encoder_decoder(self.model):
+            fault = f"only {len(square)} of its {len(hook.maps)} maps are over all input positions ({sizes})"
+            self.check(len(square) == len(hook.maps), "layers", fault)
+            return square
+        crossed = [number for number in square if CROSS.search(named.names[number])]
+        self.check(bool(crossed), "layers", "its decoder has no attention over the encoder alone")
+        return crossed
 
     def learn(self, logits: torch.Tensor, layers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
         """The fields of `Sites` that texts decide."""
-        model, text = self.model, self.inputs[0]
+        model, text, blocks = self.model, self.inputs[0], ()
         if separates(model):
-            fault = "tokens of two kinds meet elsewhere than in the first position, by another way than masked attention"
-            self.check(keeps_apart(model, text, self.inputs[2]["input_ids"], layers[-1]), "separation", fault)
-        blocks = ()
+            with Hook(1, watch=layers[-1]) as hook:
+                places = hook.rows(model(**text).logits, text["attention_mask"])[0].nonzero().flatten().tolist()
+            fault = f"its logits depend on the positions {places} of the last layer, and tokens of two kinds meet in them"
+            self.check(places == [0], "separation", fault)
         if not model.config.is_encoder_decoder and len(layers) == maps:
-            blocks = first_chain(model, names, lambda candidate: is_chain(model, text, layers, candidate))
-        together = self._together(layers)
+            shape = text["input_ids"].shape
+            blocks = chain_of(model, names, shape, lambda candidate: self.record(layers, candidate))
+        together = next(way for way, rows in zip(TOGETHER, ([0, 1], [0, 2], []), strict=True) if self._same(rows, layers))
         return {
             "together": together,
             "token_types": "token_type_ids" in inspect.signature(model.forward).parameters,
@@ -294,8 +293,8 @@ class Texts(_Probe):
             "lacks": self._lacks(logits, layers, blocks, together),
         }
 
-    def _lacks(self, logits: torch.Tensor, numbers: list[int], blocks: tuple[str, ...], together: str) -> dict[str, str]:
-        """The capabilities that the model does not have, each with the reason."""
+    def _lacks(self, logits, numbers: list[int], blocks: tuple[str, ...], together: str) -> dict[str, str | None]:
+        """The capabilities that the model may lack, each with the reason, or None."""
         text, layers, two = self.inputs[0], self.record(numbers, blocks), self.model.config.is_encoder_decoder
         lacks = {"weighed vectors": _refusal(projected, layers)}
         lacks["layer parts"] = _refusal(LayerParts, layers) if blocks else lacks["weighed vectors"]
@@ -304,40 +303,33 @@ class Texts(_Probe):
             names = ("layer states", "layer parts", "token states", *["stacked maps"] * two)
             lacks |= dict.fromkeys(names, why)
         table, read = lambda: self.model.get_input_embeddings().weight, lambda: self.model(**text).logits
-        if not _takes_embeddings(table, text["input_ids"], read, logits, self.near):
+        if not self.takes_embeddings(table, text["input_ids"], read, logits):
             needing = ("embeddings", "embedding length", "held attention", "backward rules")
             lacks |= dict.fromkeys(needing, "it looks the ids as they are up in no table of tokens")
         elif not self._reads_length(logits):
             lacks["embedding length"] = (
                 "a norm follows its embeddings: gradient_norm and integrated_gradients need no length"
             )
+        if together != TOGETHER[0]:
+            lacks["token states"] = "padding disturbs it"
         if together != TOGETHER[0] or not self._hides():
             lacks["token hiding"] = "its logits depend on tokens whose attention_mask is 0"
-        return {name: why for name, why in lacks.items() if why}
+        return lacks
 
-    def _together(self, layers: list[int]) -> str:
-        """How texts may be read together so that each is read as alone."""
-        alone = torch.cat([self.model(**text).logits for text in self.inputs])
-        scale = alone.abs().max().clamp(min=1)
-
-        def same(rows: list[int]) -> bool:
-            padded = {
-                name: torch.nn.utils.rnn.pad_sequence(
-                    [self.inputs[row][name][0] for row in rows],
-                    batch_first=True,
-                    padding_value=self.subject.filling if name == "input_ids" else 0,
-                )
-                for name in self.inputs[0]
-            }
-            mask = padded["attention_mask"].bool()
-            try:
-                logits, hook = self.run(padded)
-            except Exception:  # such as a model without a padding token
-                return False
-            hidden = self.hides_padding(hook.maps, layers, mask, mask)
-            return hidden and float((logits - alone[rows]).abs().max() / scale) <= self.near
-
-        return TOGETHER[0] if same([0, 1]) else TOGETHER[1] if same([0, 2]) else TOGETHER[2]
+    def _same(self, rows: list[int], layers: list[int]) -> bool:
+        """Whether some of the texts are read together as each is read alone."""
+        if not rows:
+            return True
+        padded = {}
+        for name in self.inputs[0]:
+            values, filling = [self.inputs[row][name][0] for row in rows], self.subject.filling
+            padded[name] = torch.nn.utils.rnn.pad_sequence(values, True, filling if name == "input_ids" else 0)
+        mask, alone = padded["attention_mask"].bool(), torch.cat([self.call(self.inputs[row]).logits for row in rows])
+        try:
+            logits, hook = self.run(padded)
+        except Exception:  # such as a model without a padding token
+            return False
+        return self.hides_padding(hook.maps, layers, mask, mask) and _difference(logits, alone) <= self.near
 
     def _hides(self) -> bool:
         """Whether logits do not depend on tokens behind the first, the last one too, once their mask is 0."""
@@ -364,7 +356,8 @@ class Pairs(_Probe):
     """A model of transformers from sequences to sequences, and its decoder's attention to the encoder."""
 
     attention, input_kind = "cross-attention", "token ids of a source and of a target"
-    hint = "a model from sentences to sentences reads these alone"
+    shape = PAIR_LENGTHS[0][::-1]
+    read_as, over = "of {} source and {} target tokens".format(*PAIR_LENGTHS[0]), "of target to source"
 
     def __init__(self, subject):
         super().__init__(subject)
@@ -400,72 +393,52 @@ class Pairs(_Probe):
         with Hook(len(pair), edit, nothing):
             return self.model.get_encoder()(input_ids=pair["input_ids"], attention_mask=pair["attention_mask"])
 
-    def run(self, pair: PairBatch, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
-        encoded = pair.once("encoded", "checks", lambda: self._encode(pair))
-        with Hook(len(pair), edit) as hook:
-            logits = self.call(pair, encoder_outputs=encoded).logits
-        self.check(not hook.fused, "layers", "it computes attention in one piece also under 'eager'")
-        return logits, hook
+    def encoded(self, pair: PairBatch) -> dict[str, object]:
+        return {"encoder_outputs": pair.once("encoded", "checks", lambda: self._encode(pair))}
 
-    def layers(self, hook: Hook, named: Named) -> list[int]:
-        """The numbers of the maps over the source."""
-        sources, targets = PAIR_LENGTHS[0]
-        shapes = [tuple(attention_map.weights.shape[2:]) for attention_map in hook.maps]
-        over_source = [number for number, shape in enumerate(shapes) if shape == (targets, sources)]
-        sizes = sorted(set(shapes))
-        fault = f"of {sources} source and {targets} target tokens its decoder has maps of {sizes}, none of target to source"
-        self.check(bool(over_source), "layers", fault)
-        self.check_once([(named.names[number],) for number in over_source])
-        heads = {hook.maps[number].weights.shape[1] for number in over_source}
+    def chosen(self, crossed: list[int], hook: Hook, named: Named, sizes: list) -> list[int]:
+        """All maps over the source."""
+        heads = {hook.maps[number].weights.shape[1] for number in crossed}
         self.check(len(heads) == 1, "layers", f"they have {sorted(heads)} heads: one number for all is needed")
-        return over_source
+        return crossed
 
     def learn(self, logits: torch.Tensor, layers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
         """The fields of `Sites` that pairs decide."""
-        shape = self.inputs[0]["labels"].shape
-
-        def is_decoder(candidate: tuple[str, ...]) -> bool:
-            crossed = [layer for layer in self.record(range(maps), candidate) if layer.result is not None]
-            return len(crossed) == len(names) and chained(crossed, shape)
-
-        encoder = self.model.get_encoder()
-        with Named(encoder) as named:
-            self._encode(self.inputs[0], named)
-        encoder_blocks = next(block_candidates(encoder, named.names), ())
-        encoder_blocks = encoder_blocks if len(set(encoder_blocks)) == len(named.names) else ()
-        blocks = first_chain(self.model, names, is_decoder)
         self._check_padding(layers)
+        pair, encoder = self.inputs[0], self.model.get_encoder()
+        blocks = chain_of(self.model, names, pair["labels"].shape, lambda candidate: self.record(range(maps), candidate))
+        with Named(encoder) as named:
+            self._encode(pair, named)
+        count, shape = len(named.names), pair["input_ids"].shape
+        encoder_blocks = chain_of(encoder, named.names, shape, lambda candidate: self._record_encoder(candidate, count))
         return {
-            "together": TOGETHER[0],
             "vocabulary": logits.shape[2],
             "blocks": blocks,
             "encoder_blocks": encoder_blocks,
             "lacks": self._lacks(layers, maps, blocks, encoder_blocks),
         }
 
-    def _lacks(self, cross: list[int], maps: int, blocks, encoder_blocks) -> dict[str, str]:
-        """The capabilities that the model does not have, each with the reason."""
+    def _record_encoder(self, blocks: Sequence[str], count: int) -> list[Layer]:
+        with Recorded(self.model.get_encoder(), range(count), blocks) as recorded:
+            self._encode(self.inputs[0], recorded)
+        return recorded.layers
+
+    def _lacks(self, cross: list[int], maps: int, blocks, encoder_blocks) -> dict[str, str | None]:
+        """The capabilities that the model may lack, each with the reason, or None."""
         pair, layers = self.inputs[0], self.record(range(maps), blocks)
         lacks = {"cross vectors": _refusal(projected, [layers[number] for number in cross])}
         plain, read = self._encode(pair)[0], lambda: self._encode(pair)[0]
-        if not _takes_embeddings(self.subject.vocabulary, pair["input_ids"], read, plain, self.near):
+        if not self.takes_embeddings(self.subject.vocabulary, pair["input_ids"], read, plain):
             lacks["source embeddings"] = "it looks the ids up in no table of tokens"
-        if not blocks:
-            lacks["layer results"] = lacks["cross parts"] = "its layers are no chain of modules"
+        lacks["layer results"] = None if blocks else "its decoder's layers are no chain of modules"
+        encoder = self._record_encoder(encoder_blocks, len(encoder_blocks))
+        if lacks["layer results"] or not encoder:
+            lacks["stacked parts"] = lacks["layer results"] or "its encoder's layers are no chain of modules"
         elif cross != list(range(1, maps, 2)):
-            lacks["cross parts"] = "its decoder's layers are not of attention to the target and then to the source"
+            lacks["stacked parts"] = "its decoder's layers are not of attention to the target and then to the source"
         else:
-            lacks["cross parts"] = _refusal(decoder_parts, [layers])
-        lacks["stacked parts"] = lacks["cross parts"] or self._encoder_refusal(encoder_blocks)
-        return {name: why for name, why in lacks.items() if why}
-
-    def _encoder_refusal(self, blocks: tuple[str, ...]) -> str | None:
-        """Why the states of the encoder's layers are no sums of vectors of tokens; None where they are such sums."""
-        with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded:
-            self._encode(self.inputs[0], recorded)
-        if not blocks or not chained(recorded.layers, self.inputs[0]["input_ids"].shape):
-            return "the layers of its encoder are no chain of modules with one attention each"
-        return _refusal(LayerParts, recorded.layers)
+            lacks["stacked parts"] = _refusal(decoder_parts, [layers]) or _refusal(LayerParts, encoder)
+        return lacks
 
     def _check_padding(self, layers: list[int]) -> None:
         """Check that a padded pair has the logits that it has alone, and that no weight is on padding."""
@@ -474,37 +447,3 @@ class Pairs(_Probe):
         hidden = self.hides_padding(hook.maps, layers, both["labels"] != UNCOUNTED, both["attention_mask"].bool())
         same = _difference(logits[1:, : PAIR_LENGTHS[1][1]], alone) <= self.near
         self.check(same and hidden, "padding", "a pair that is padded has other logits than alone, or weights on padding")
-
-
-def probe(subject) -> tuple[dict[str, torch.Tensor], list[str]]:
-    """A random text (1,L), as the model takes it, and the names of the modules that make its maps, in their order."""
-    texts = Texts(subject)
-    with torch.no_grad(), Named(subject.model) as named:
-        texts.run(texts.inputs[0], named)
-    return texts.inputs[0], named.names
-
-
-def keeps_apart(model, text, other: torch.Tensor, last: int) -> bool:
-    """Whether tokens of two kinds meet in the first position alone, seen on one text (1,L) that has both.
-
-    They do where the logits depend on the first row of the last map alone, and where a change of the tokens of one kind
-    leaves the values of the other kind unchanged in every map: a model may have other ways from token to token than
-    attention, such as a convolution.
-
-    other (1,L): ids of another text. last: the number of the map whose rows the model answers from.
-    """
-    ids, marked = text["input_ids"], text["impermissible"][0].bool()
-    first = torch.arange(len(marked), device=marked.device) == 0
-    with Hook(1, watch=last) as hook:
-        rows = hook.rows(model(**text).logits, text["attention_mask"])[0]
-    if not torch.equal(rows, first):
-        return False
-    values = [attention_map.values.detach() for attention_map in hook.maps]
-    for kind in (marked, ~marked & ~first):
-        with torch.no_grad(), Hook(1) as again:
-            model(**text | {"input_ids": torch.where(kind, other, ids)})
-        for own, changed in zip(values, again.maps, strict=True):
-            moved = (own - changed.values)[:, :, ~kind & ~first].abs().max()
-            if float(moved) > max(ROUNDING, precision(model)) * float(own.abs().max().clamp(min=1)):
-                return False
-    return True

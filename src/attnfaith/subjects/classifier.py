@@ -1,7 +1,7 @@
 """Any text classifier of transformers as a subject: the attention of its layers and heads, read and edited by one hook.
 
 Texts are divided by the model's own tokenizer. Shapes: B instances, L input positions, which are the places of attention, H
-heads, C classes, K attentions per instance, E embedding, D the size of a head's values.
+heads, C classes, N copies of instances, E embedding, D the size of a head's values.
 """
 
 import copy
@@ -12,21 +12,10 @@ from functools import cached_property
 import torch
 
 from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
-from attnfaith.data.subwords import encode_for_classifier, without_tokens
+from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.models import AttentionClassifierConfig, RationaleClassifierConfig, SelfAttentionClassifierConfig
-from attnfaith.subjects.attention import (
-    Edit,
-    Embedded,
-    Held,
-    Hook,
-    Read,
-    joined,
-    lengths_of,
-    map_products,
-    nothing,
-    widened,
-)
-from attnfaith.subjects.backward_rules import Entry, Shares, check_rules, find_entries, shares
+from attnfaith.subjects.attention import HELD, Edit, Embedded, Hook, Read, joined, lengths_of, map_products, nothing, widened
+from attnfaith.subjects.backward_rules import Shares, check_first_layer, check_rules, shares
 from attnfaith.subjects.base import (
     EAGER,
     ModelSubject,
@@ -37,22 +26,13 @@ from attnfaith.subjects.base import (
     hash_of_model,
     position_limit,
     separates,
+    tolerance_of,
     unwrapped,
     vocabulary_size,
 )
-from attnfaith.subjects.checks import Texts, checked, probe
-from attnfaith.subjects.layers import (
-    Fed,
-    Layer,
-    Prefix,
-    Recorded,
-    Stack,
-    prefix_of,
-    projected,
-    rows_at_once,
-    summands,
-)
-from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TEXTS, Batch, SubjectError, cached
+from attnfaith.subjects.checks import Texts, checked
+from attnfaith.subjects.layers import Fed, Layer, Prefix, Recorded, projected, rows_at_once, summands
+from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError, cached
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
 
@@ -68,9 +48,9 @@ class SelfAttention(ModelSubject):
     """A `…ForSequenceClassification` of transformers: encoder, decoder, or encoder and decoder; one text or two.
 
     model: the classifier. While it is read its attention is "eager", step by step, since other implementations do not give
-    their weights; afterwards it is as before. Logits stay the same up to rounding, which is checked. Nothing else of the
-    model is changed. tokenizer: of the model, for `encode` and `rows`, and to tell markers from text. reduction: how layers
-    and heads become the attention that is shown, see `Reduction.of`.
+    their weights; afterwards it is as before. Logits stay the same up to rounding, which is checked. tokenizer: of the
+    model, for `encode` and `rows`, and to tell markers from text. reduction: how layers and heads become the attention that
+    is shown, see `Reduction.of`.
 
     Layers are those whose attention is over input positions: self-attention; of an encoder–decoder, the decoder's attention
     over the encoder. Rows that matter are those of the last layer whose output the logits depend on: the first token's of a
@@ -97,20 +77,15 @@ class SelfAttention(ModelSubject):
         self.output = "labels" if problem == "multi_label_classification" else "values" if values else "classes"
         self.configurations = configurations(self.model)
         self.sites = checked(Texts(self))
-        self.watched_lengths: set[int] = set()  # of texts that had all maps
         self.reduction.check(self.sites.heads, self.sites.lacks)
 
     @classmethod
-    def of(cls, model, level: str | None = None) -> "SelfAttention | None":
+    def of(cls, model) -> "SelfAttention | None":
         """A sequence classifier of transformers as a subject; None for anything else, and for those of this package."""
         name = getattr(getattr(model, "config", None), "model_type", "")
         own_types = (AttentionClassifierConfig.model_type, RationaleClassifierConfig.model_type)
         if name in own_types or not type(model).__name__.endswith("ForSequenceClassification"):
             return None
-        if level == "word":
-            raise SubjectError(
-                "level='word' is for hierarchical models; leave it out: `attnfaith report --words` sums to words"
-            )
         return cls(model)
 
     def shown_by(self, reduction) -> "SelfAttention":
@@ -122,17 +97,14 @@ class SelfAttention(ModelSubject):
 
     @property
     def lacks(self) -> dict[str, str]:
-        lacks = dict(self.sites.lacks)
-        if self.output != "classes":
-            lacks["classes"] = WITHOUT_CLASSES[self.output]
-        if self.mask_token_id is None:
-            lacks["mask token"] = "its tokenizer has none"
-        if self.tokenizer is None:
-            lacks["texts"] = "its tokenizer is not known"
-        if self.reduction.way != "mean":
-            why = f"what {self.reduction.way} gives weighs no vectors"
-            lacks |= dict.fromkeys(("weighed vectors", "weighted sums"), why)
-        return lacks
+        rollout = f"what {self.reduction.way} gives weighs no vectors" if self.reduction.way != "mean" else None
+        reasons = {
+            "classes": WITHOUT_CLASSES.get(self.output),
+            "mask token": "its tokenizer has none" if self.mask_token_id is None else None,
+            "weighed vectors": rollout,
+            "weighted sums": rollout,
+        }
+        return {**self.sites.lacks, **{name: reason for name, reason in reasons.items() if reason}}
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -140,6 +112,10 @@ class SelfAttention(ModelSubject):
         return names or ("value",) if self.output == "values" and self.num_labels == 1 else names
 
     # ---------------------------------------------------------------------------------------- texts
+
+    def _settings(self, name: str, *owners) -> list:
+        """The values of that name of the configuration, of its text_config and of more owners; None where there is none."""
+        return [getattr(owner, name, None) for owner in (self.config, getattr(self.config, "text_config", None), *owners)]
 
     @property
     def max_length(self) -> int | None:
@@ -149,8 +125,7 @@ class SelfAttention(ModelSubject):
     @property
     def pad_token_id(self) -> int | None:
         """The model's own where it has a padding token, since a decoder finds the end of a text by it."""
-        owners = (self.config, getattr(self.config, "text_config", None), self.tokenizer)
-        ids = [getattr(owner, "pad_token_id", None) for owner in owners]
+        ids = self._settings("pad_token_id", self.tokenizer)
         return next((int(number) for number in ids if number is not None and number >= 0), None)
 
     @property
@@ -170,12 +145,8 @@ class SelfAttention(ModelSubject):
     @property
     def end_token_id(self) -> int | None:
         """The marker behind a text, at which an encoder–decoder answers; None for other models."""
-        ids = [
-            getattr(config, "eos_token_id", None)
-            for config in (self.config, getattr(self.config, "text_config", None))
-            if getattr(config, "is_encoder_decoder", False)
-        ]
-        return ids[0] if ids and isinstance(ids[0], int) else None
+        pairs = zip(self._settings("eos_token_id"), self._settings("is_encoder_decoder"), strict=True)
+        return next((number for number, decodes in pairs if decodes and isinstance(number, int)), None)
 
     @property
     def markers(self) -> frozenset[int]:
@@ -186,7 +157,6 @@ class SelfAttention(ModelSubject):
         return frozenset(number for numbers in several for number in numbers if number is not None)
 
     def rows(self, texts):
-        """The tokens of a pair are those of both texts."""
         self.check_tokenizer()
         rows = encode_for_classifier(texts, self.tokenizer, max_length=self.max_length)
         check_ids(rows["input_ids"], vocabulary_size(self.model))
@@ -206,7 +176,6 @@ class SelfAttention(ModelSubject):
         batch = pad_batch(features, self.filling)
         batch["attention_mask"][[not row["input_ids"] for row in rows]] = 0  # a place to fill is no token
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
-        batch |= {name: [row[name] for row in rows] for name in TEXTS if rows[0].get(name) is not None}
         return Batch.of(batch, self)
 
     def check(self, dataset) -> None:
@@ -220,7 +189,6 @@ class SelfAttention(ModelSubject):
             )
 
     def attendable(self, batch: Batch) -> torch.Tensor:
-        """(B,L) bool: the tokens of a text, of a pair those of both; no markers, no padding."""
         special = batch.get("special_tokens_mask")
         if special is None:
             markers = torch.tensor(sorted(self.markers), device=batch["input_ids"].device, dtype=torch.int64)
@@ -232,37 +200,6 @@ class SelfAttention(ModelSubject):
         rest = {name: batch[name] for name in ("instance_id", "label") if name in batch}
         return Batch.of({**keep_positions(batch, stays, self.filling), **rest}, self)
 
-    def retokenised(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """The texts without the characters of the input positions that do not stay (B,L), tokenised anew ("texts").
-
-        Raises SubjectError for a batch that does not hold its texts, DatasetError where its tokens are not theirs.
-        """
-        names = [name for name in TEXTS if batch.get(name) is not None]
-        if not names:
-            raise SubjectError("this batch holds tokens alone: to tokenise texts anew make it by `encode`, or by `collate`")
-        lengths, marks = batch["attention_mask"].sum(1).tolist(), batch.get("impermissible")
-        remainders = []  # of each instance its texts, each with the marks of its characters
-        for row, texts in enumerate(zip(*(batch[name] for name in names), strict=True)):
-            columns = (batch["input_ids"], stays) if marks is None else (batch["input_ids"], stays, marks)
-            ids, places, *mark_column = (values[row, : lengths[row]].tolist() for values in columns)
-            remainders.append(without_tokens(texts, ids, places, self.tokenizer, *mark_column))
-        texts = zip(*([text for text, _ in remainder] for remainder in remainders), strict=True)
-        encoded = self.tokenizer(*map(list, texts), truncation=False, padding=False)
-        rows = []
-        for remainder, encoding in zip(remainders, encoded.encodings, strict=True):
-            sequences, special = encoding.sequence_ids, encoding.special_tokens_mask
-            marker = [int(number is None or is_special) for number, is_special in zip(sequences, special, strict=True)]
-            row = {"input_ids": encoding.ids or [self.filling], "special_tokens_mask": marker or [1]}
-            if batch.get("token_type_ids") is not None:
-                row["token_type_ids"] = encoding.type_ids or [0]
-            if marks is not None:
-                tokens = zip(sequences, encoding.offsets, strict=True)
-                marked = [number is not None and any(remainder[number][1][slice(*span)]) for number, span in tokens]
-                row["impermissible"] = [int(mark) for mark in marked] or [0]
-            rows.append(row)
-        rest = {"instance_id": batch["instance_id"], "label": batch["label"]}
-        return Batch.of({**pad_batch(rows, self.filling), **rest}, self)
-
     # ---------------------------------------------------------------------------------------- reading
 
     @contextmanager
@@ -272,7 +209,7 @@ class SelfAttention(ModelSubject):
             yield
 
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
-        return self.read(batch, Held() if hold else None, embedded, keep=nothing).logits
+        return self.read(batch, HELD if hold else None, embedded, keep=nothing).logits
 
     def read(
         self,
@@ -282,46 +219,40 @@ class SelfAttention(ModelSubject):
         *,
         keep: Callable[[int], bool] | None = None,
         rows: bool = False,
-        scores: bool = False,
         after: tuple[Prefix, torch.Tensor] | None = None,
     ) -> Read:
         """Return the results of one forward pass that is edited.
 
         edit: its numbers are those of all maps; `sites.layers` are those of the layers over input positions, and only their
         maps are returned. embedded (B,L,E) takes the place of the tokens' embeddings, and gradients reach it. keep: the maps
-        to return, by number; all layers by default. rows: whether to return which rows of the last layer matter. scores:
-        whether maps keep the scores of their softmax. after: a `prefix` of the texts, and which of its instances those of
-        the batch are; maps before it are not made.
+        to return, by number; all layers by default. rows: whether to return which rows of the last layer matter. after: a
+        `prefix` of the texts, and which of its instances those of the batch are; maps before it are not made.
 
         A model that padding disturbs reads texts of one length at a time; `Edit.take` gives the part of an edit for them.
         """
         edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
         groups, width = self.groups(batch), batch["input_ids"].shape[1]
         if len(groups) == 1 and groups[0][1] == width:
-            return self._read(batch, edit, embedded, keep, rows, scores, after)
+            return self._read(batch, edit, embedded, keep, rows, after)
         parts = []
         for chosen, length in groups:
             part = None if embedded is None else embedded[chosen, :length]
-            parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), part, keep, rows, scores))
-        return joined(parts, torch.cat([chosen for chosen, _ in groups]), width)
+            parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), part, keep, rows))
+        return joined(parts, groups, width)
 
-    def _read(self, batch, edit, embedded, keep, rows, scores, after=None) -> Read:
+    def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
         inputs = self.model_inputs(batch)
         count, length = inputs["input_ids"].shape
         returned = {number for number in self.sites.layers if keep(number)}
-        hook = Hook(count, edit, returned.__contains__, self.sites.layers[-1] if rows else None, scores)
-        watched = rows or after is not None or keep is not nothing or type(edit) is not Edit
-        plain = not watched and length in self.watched_lengths  # nothing to read or edit: watching would only take time
+        hook = Hook(count, edit, returned.__contains__, self.sites.layers[-1] if rows else None)
         with ExitStack() as stack:
             stack.enter_context(configured(self.configurations, **EAGER))
             if embedded is not None:
                 stack.enter_context(Embedded(self.vocabulary(), inputs["input_ids"], embedded))
             if after is not None:
                 prefix, chosen = after
-                hook.number = prefix.skipped
+                hook.number = len(prefix.modules)
                 stack.enter_context(prefix.reused(chosen))
-            if plain:
-                return Read(widened(self.model(**inputs).logits))
             stack.enter_context(hook)
             logits = widened(self.model(**inputs).logits)
         square = all(attention_map.weights.shape[2] == attention_map.weights.shape[3] for attention_map in hook.maps)
@@ -330,7 +261,6 @@ class SelfAttention(ModelSubject):
                 f"texts of {length} positions are read by {hook.number} attentions, shorter ones by "
                 f"{self.sites.maps}: this model reads long texts in pieces, and only short ones can be measured"
             )
-        self.watched_lengths.add(length)
         return Read(logits, hook.maps, hook.rows(logits, inputs["attention_mask"]) if rows else None)
 
     def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
@@ -374,22 +304,22 @@ class SelfAttention(ModelSubject):
 
     # ---------------------------------------------------------------------------------------- attention
 
+    def _shown_numbers(self) -> set[int]:
+        """The numbers of the maps that the reduction takes."""
+        return {self.sites.layers[layer] for layer in self.reduction.chosen(self.depth)}
+
     @cached
     def attention(self, batch: Batch) -> torch.Tensor:
-        """(B,L): the reduction's weights on tokens of the text, divided by their sum; kept in the batch.
-
-        The part of the reduced row on markers is left out. A text without a token has none.
-        """
+        """(B,L): the reduction's weights on tokens of the text, without markers, divided by their sum."""
         return self.reduced(batch)[0]
 
     @cached
     def reduced(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """The weights of `attention` (B,L), and the share (B,) of the reduced row on markers; kept in the batch.
+        """The weights of `attention` (B,L), and the share (B,) of the reduced row on markers.
 
         Raises SubjectError where the logits of a text depend on no row of the last layer.
         """
-        numbers = {self.sites.layers[layer] for layer in self.reduction.chosen(self.depth)}
-        read = self.read(batch, keep=numbers.__contains__, rows=True)
+        read = self.read(batch, keep=self._shown_numbers().__contains__, rows=True)
         batch.results |= {"matter": read.rows, ("logits", "whole"): read.logits.detach()}
         weights = self.reduction([widened(attention_map.weights) for attention_map in read.maps], read.rows).double()
         without = ~read.rows.any(1)
@@ -406,13 +336,12 @@ class SelfAttention(ModelSubject):
 
     @cached
     def matter(self, batch: Batch) -> torch.Tensor:
-        """(B,L) bool: the rows of the last layer whose output the logits depend on; kept in the batch."""
+        """(B,L) bool: the rows of the last layer whose output the logits depend on."""
         return self.read(batch, keep=nothing, rows=True).rows
 
     def edited(self, batch: Batch, owner: torch.Tensor, edit: Edit, prefix: Prefix | None = None) -> torch.Tensor:
         """Logits (N,C) of copies `owner` (N,) of a batch's instances under an edit of these copies, as many as fit at once.
-
-        edit: `Edit.take` gives its part for some of the copies. prefix: see `prefix`; of this very batch.
+        prefix: see `prefix`; of this very batch.
         """
         width = batch["input_ids"].shape[1]
         parts = [torch.zeros(0, self.num_labels, device=self.device)]
@@ -423,16 +352,23 @@ class SelfAttention(ModelSubject):
                 parts.append(self.read(batch.take(owner[some]), part, keep=nothing, after=after).logits)
         return torch.cat(parts)
 
+    @torch.no_grad()
     def prefix(self, batch: Batch, layer: int) -> Prefix | None:
-        """The part of a batch's forward pass before the attention of a layer, for passes that change nothing before it:
+        """The layers of a batch's forward pass before one of them, for passes that change nothing before it:
         read(copies, edit, after=(prefix, rows)) equals read(copies, edit), where copies is batch.take(rows).
 
-        None for a model that cannot be read from there, and for one that reads texts of one length at a time.
+        None where a pass from there gives other logits, or texts of one length are read at a time.
         """
-        if self.sites.together != "padded":
+        blocks, rows = self.sites.blocks[:layer], torch.arange(len(batch["input_ids"]), device=self.device)
+        if self.sites.together != "padded" or not blocks:
             return None
         with self.evaluating():
-            return prefix_of(self.model, self.model_inputs(batch), self.sites.layers[layer])
+            prefix = Prefix(self.model, blocks, len(rows))
+            with prefix.recorded():
+                logits = self.read(batch, keep=nothing).logits
+            again = self.read(batch, keep=nothing, after=(prefix, rows)).logits
+        near = tolerance_of(self.model)
+        return prefix if torch.allclose(again, logits, rtol=near, atol=near) else None
 
     def attention_products(self, batch: Batch, explain: Callable) -> torch.Tensor:
         """Summed over the rows that matter and over the layers and heads of the reduction."""
@@ -447,8 +383,7 @@ class SelfAttention(ModelSubject):
     @torch.no_grad()
     def value_norms(self, batch: Batch) -> torch.Tensor:
         """(B,N,L): of the values (D) of each head that the reduction takes, markers included."""
-        numbers = {self.sites.layers[layer] for layer in self.reduction.chosen(self.depth)}
-        maps = self.read(batch, keep=numbers.__contains__).maps
+        maps = self.read(batch, keep=self._shown_numbers().__contains__).maps
         head = slice(None) if self.reduction.head is None else [self.reduction.head]
         norms = torch.cat([attention_map.values.double().norm(dim=3)[:, head] for attention_map in maps], 1)
         return norms * batch["attention_mask"].unsqueeze(1)
@@ -460,23 +395,12 @@ class SelfAttention(ModelSubject):
         """The number of its layers over input positions."""
         return len(self.sites.layers)
 
-    def token_states(self, batch: Batch, layer: int) -> torch.Tensor:
-        """(B,L,E): what the module of a layer gives, before a norm that stands behind all layers."""
-        return self.states_by_layer(batch)[layer]
-
     @torch.no_grad()
     def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
-        """See `token_states`."""
+        """What each layer's module gives, before a norm that stands behind all layers."""
         with Recorded(self.model, self.sites.layers, self.sites.blocks, calls=False) as recorded:
             self.read(batch, recorded, keep=nothing)
-        states = []
-        for layer in range(self.depth):
-            results = [group_layer.result for group_layer in recorded.layers[layer :: self.depth]]
-            state = results[0].new_zeros(*batch["input_ids"].shape, results[0].shape[2])
-            for (rows, length), result in zip(self.groups(batch), results, strict=True):
-                state[rows, :length] = result
-            states.append(state)
-        return states
+        return [layer.result for layer in recorded.layers]
 
     def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
         """The layers of a batch of one instance, and the rows (L,) bool of the last layer that matter ("layer states")."""
@@ -484,18 +408,13 @@ class SelfAttention(ModelSubject):
             read = self.read(batch, recorded, keep=nothing, rows=True)
         return recorded.layers, read.rows[0]
 
-    def stack(self, text: Batch) -> Stack:
-        """The layers on a batch of one instance; rows that matter are read alike."""
-        layers, matter = self.layers(text)
-        return Stack(text, layers, matter.double(), self.attendable(text)[0], self, self.lacks)
-
     def each_layer(self, batch: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
         """The result (N,L,E) of each layer when it is given its state (L,E), in an edited pass of N copies of an instance
         ("layer states"): so an edit of all layers changes each as if no other layer changed.
         """
         with Fed(self.model, self.sites.blocks, states) as fed:
             self.read(batch, edit, keep=nothing)
-        return [torch.cat(fed.results[layer :: len(states)]) for layer in range(len(states))]
+        return fed.by_layer()
 
     def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
         """The vectors that the heads of the reduction add to each row that matters, projected, without bias."""
@@ -510,20 +429,18 @@ class SelfAttention(ModelSubject):
     # ---------------------------------------------------------------------------------------- rules of the backward pass
 
     @cached_property
-    def entries(self) -> list[Entry]:
-        """Where its stacks of layers begin, see `find_entries`."""
-        with self.evaluating():
-            return find_entries(self, *probe(self))
+    def _follows_rules(self) -> bool:
+        check_rules(self, Texts(self).inputs[0])
+        return True
 
     @cached_property
-    def _follows_rules(self) -> bool:
-        with self.evaluating():
-            check_rules(self, probe(self)[0])
+    def _has_first_layer(self) -> bool:
+        check_first_layer(self, Texts(self).inputs[0])
         return True
 
     def check_rules(self, inputs: str = "layer") -> None:
-        """Check on a random text; with inputs "layer" also that the first layers can be found."""
-        _ = self._follows_rules and (inputs == "table" or self.entries)  # both raise SubjectError
+        """Raise SubjectError, from a random text, where the rules do not suit the model, or its first layer `inputs`."""
+        _ = self._follows_rules and (inputs == "table" or self._has_first_layer)  # the first time they check
 
     def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
         """Gradient times input, by rules, of explain(logits (n,C), rows (n,)) → (n,) or (n,K) ("backward rules")."""

@@ -1,7 +1,7 @@
 """The layers of a model of transformers as modules: recorded, fed with other states, and written as sums over tokens.
 
 A layer is the module in which one map is made and whose output is the next one's input: the outermost element of a list of
-modules that makes one map a call. `first_chain` finds it and `is_chain` checks it. A module may serve as several layers.
+modules that makes one map a call. `chain_of` finds it. A module may serve as several layers.
 
 With its attention weights and the scales of its norms held, a state after attention is a sum of one vector a token, and of
 biases. No architecture is named here: the calls that follow a map show how a layer is made, and one of these forms is taken
@@ -9,14 +9,9 @@ only if the recorded numbers add up:
 
 * the first call after a map is the linear one that projects the output of all heads;
 * norms stand after: one of state plus attention, then one of that plus the rest of the layer (BERT);
-* or they stand before, and the result is state plus attention plus the rest of the layer, whatever this reads (GPT-2,
-  GPT-J); where attention is itself given to a norm before it is added, as in Gemma 2, that is held too;
-* a decoder's layer has two blocks with attention: over the target so far, then over the source. Of the second, a state after
-  it is a sum of one vector a source position, of the state before it, and of biases.
-
-A `Prefix` is the part of a forward pass before one of its maps, stored so that later passes compute only what comes after.
-One pass shows, from outside, which modules come before a map; a second pass from what was stored, with the texts in another
-order, has to give the same logits.
+* or they stand before, and the result is state plus attention plus the rest of the layer (GPT-2, GPT-J); where attention is
+  itself given to a norm before it is added, as in Gemma 2, that is held too;
+* a decoder's layer has two blocks with attention: over the target so far, then over the source.
 
 Shapes: B instances, L input positions, R rows among them, H heads, E the size of a state, D that of a head's values, N
 copies of an instance, S source positions.
@@ -26,18 +21,21 @@ import copy
 import functools
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import torch
 
-from attnfaith.subjects.attention import Edit, Hook, Watching, nothing, widened
-from attnfaith.subjects.base import tolerance_of
-from attnfaith.subjects.protocol import Batch, Subject, SubjectError
+from attnfaith.subjects.attention import Watching, widened
+from attnfaith.subjects.protocol import SubjectError
 
 
 IDLE = torch.nn.Dropout, torch.nn.Identity
+NUMBERS_AT_ONCE = 2**20
+"""The most numbers in the vectors of rows that are made together."""
+ROUNDING = 2e-6
+"""How far sums may be off, over the largest number; besides 1e-4 of the smallest part, so that no part is missing."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +135,10 @@ class Fed(Watching):
     def _ends(self, module, args, result):
         self.results.append(result_of(result).detach())
 
+    def by_layer(self) -> list[torch.Tensor]:
+        """The results of each layer, of all passes."""
+        return [torch.cat(self.results[layer :: len(self.states)]) for layer in range(len(self.states))]
+
 
 def state_of(args, kwargs) -> torch.Tensor | None:
     """The state among the arguments of a layer: the first tensor of three dimensions; None without such a tensor."""
@@ -159,20 +161,23 @@ def result_of(result) -> torch.Tensor | None:
     return result if isinstance(result, torch.Tensor) else next(iter(result))
 
 
-def first_chain(model, names: Sequence[str], is_right: Callable[[tuple[str, ...]], bool]) -> tuple[str, ...]:
-    """The first of the `block_candidates` that is right: the name of each layer's module; () where none is."""
-    for blocks in block_candidates(model, names):
+def chain_of(model, names: Sequence[str], shape, record: Callable[[tuple[str, ...]], list[Layer]]) -> tuple[str, ...]:
+    """The name of each layer's module; () where none are a chain.
+
+    Candidates are elements of lists of modules, outermost first, each with one of the modules `names` in it. They are a
+    chain where each makes one of the layers record(candidates), of states (B,L,E), and gives what the next is given. shape:
+    (B,L).
+    """
+    for blocks in zip(*(_lists_around(model, name.split(".")) for name in names), strict=False):
         try:
-            if is_right(blocks):
-                return blocks
+            layers = [layer for layer in record(blocks) if layer.result is not None]
+            alike = all(layer.state.shape == layer.result.shape and layer.state.shape[:2] == shape for layer in layers)
+            linked = all(torch.equal(layer.result, after.state) for layer, after in itertools.pairwise(layers))
         except (StopIteration, TypeError, AttributeError, IndexError, RuntimeError):  # what it is given is no state
             continue
+        if alike and linked and len(layers) == len(names):
+            return blocks
     return ()
-
-
-def block_candidates(model, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Candidates for layers' modules: elements of lists, outermost first, each with one of the modules `names` in it."""
-    return zip(*(_lists_around(model, name.split(".")) for name in names), strict=False)
 
 
 def _lists_around(model, parts: list[str]) -> list[str]:
@@ -181,55 +186,7 @@ def _lists_around(model, parts: list[str]) -> list[str]:
     return [f"{owner}.{part}" for owner, part in elements if isinstance(model.get_submodule(owner), lists)]
 
 
-def is_chain(model, text: Mapping[str, torch.Tensor], numbers: Sequence[int], blocks: Sequence[str]) -> bool:
-    """Whether modules are the layers of a model, seen on one text (1,L), as the model takes it; numbers: of their maps.
-
-    Each makes one map a call, and its result is what the next is given; and when all layers but one have other attention,
-    each given its own state, that one's result is as before.
-    """
-    with Recorded(model, numbers, blocks, calls=False) as recorded, Hook(1, recorded, nothing):
-        model(**text)
-    layers = recorded.layers
-    if len(layers) != len(numbers) or not chained(layers, text["input_ids"].shape):
-        return False
-    results = []  # with other attention in layers of an even number, and in those of an odd number
-    for parity in (0, 1):
-        with Fed(model, blocks, [layer.state[0] for layer in layers]) as fed, Hook(1, _Uneven(parity), nothing):
-            model(**text)
-        results.append(fed.results)
-    for number, layer in enumerate(layers):
-        changed, unchanged = results[number % 2][number], results[(number + 1) % 2][number]
-        if not torch.allclose(unchanged, layer.result, rtol=1e-5, atol=1e-5) or torch.equal(changed, layer.result):
-            return False
-    return True
-
-
-class _Uneven(Edit):
-    """Rows that rise evenly, and are so no model's own attention, in every other map."""
-
-    def __init__(self, parity: int):
-        self.parity = parity
-
-    def weights(self, number, weights):
-        if number % 2 != self.parity:
-            return weights
-        other = (weights > 0) * torch.linspace(1, 2, weights.shape[-1], device=weights.device, dtype=weights.dtype)
-        return other / other.sum(-1, keepdim=True).clamp(min=1e-9)
-
-
-def chained(layers: list[Layer], shape) -> bool:
-    """Whether each layer gives what the next is given: a state (B,L,E), which it does not hand on as it is."""
-    if any(layer.state is None or layer.result is None or layer.state.shape != layer.result.shape for layer in layers):
-        return False
-    if any(layer.state.shape[:2] != shape for layer in layers):
-        return False
-    return all(torch.equal(layer.result, after.state) for layer, after in itertools.pairwise(layers))
-
-
-NUMBERS_AT_ONCE = 2**20
-"""The most numbers in the vectors of rows that are made together."""
-ROUNDING = 2e-6
-"""How far sums may be off, over the largest number; besides 1e-4 of the smallest part, so that no part is missing."""
+# ------------------------------------------------------------------------------------------------ sums over tokens
 
 
 def projected(layer: Layer) -> torch.Tensor:
@@ -238,13 +195,12 @@ def projected(layer: Layer) -> torch.Tensor:
 
     Raises SubjectError where no linear module reads the output of all heads.
     """
-    calls = layer.calls
-    heads, sizes = layer.values.shape[1], layer.values.shape[3]
+    heads, size = layer.values.shape[1], layer.values.shape[3]
     joined = layer.output.transpose(1, 2).flatten(2)
-    matrix = _matrix(calls[0].module) if calls else None
-    if matrix is None or not adds_up(calls[0].input, joined):
+    matrix = _matrix(layer.calls[0].module) if layer.calls else None
+    if matrix is None or not adds_up(layer.calls[0].input, joined):
         raise SubjectError("what follows its attention is no linear module that reads the output of all heads alone")
-    return torch.einsum("hld,hde->hle", widened(layer.values[0]), widened(matrix).unflatten(0, (heads, sizes)))
+    return torch.einsum("hld,hde->hle", widened(layer.values[0]), widened(matrix).unflatten(0, (heads, size)))
 
 
 def summands(layer: Layer, values: torch.Tensor, rows: torch.Tensor, head: int | None = None) -> torch.Tensor:
@@ -304,12 +260,14 @@ class Norm:
 class BlockParts:
     """Attention and the residual connection around it, in one instance, as a sum over tokens.
 
-    whole (L,E): the states after both, and after the norm where it follows them. A subclass makes `whole`, and the norms
-    that are held: inner, of what attention gives, and middle, of the sum.
+    whole (L,E): the states after both, and after the norm where it follows them. A subclass makes `whole`, and the norm
+    `middle` of the sum; `inner` is that of what attention gives. cross: attention is over a source, and the state before is
+    a summand of its own, the last.
     """
 
     inner: Norm | None = None
     middle: Norm | None = None
+    cross = False
     whole: torch.Tensor
 
     def __init__(self, layer: Layer):
@@ -318,20 +276,18 @@ class BlockParts:
         if self.calls and is_norm(self.calls[0].module) and adds_up(self.calls[0].input, self.added):
             self.inner, self.added, self.calls = Norm.of(self.calls[0]), self.calls[0].output, self.calls[1:]
 
-    def parts(self, rows: torch.Tensor) -> torch.Tensor:
-        """(R,L,E): the vector that each token adds to rows, by number, of `whole`; biases belong to no token."""
-        vectors = self._of_attention(rows)
-        vectors[torch.arange(len(rows), device=rows.device), rows] += widened(self.layer.state[0, rows])
-        return vectors if self.middle is None else self.middle(vectors, rows)
-
-    def _of_attention(self, rows: torch.Tensor) -> torch.Tensor:
-        vectors = summands(self.layer, self.values, rows)
-        return vectors if self.inner is None else self.inner(vectors, rows)
-
     def all(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All rows, by number and a few at a time, with their `parts`."""
+        """All rows, by number and a few at a time, with the vector (R,L,E), or (R,S+1,E), that each token adds to them;
+        biases belong to no token.
+        """
         for rows in rows_at_once(torch.arange(len(self.whole), device=self.whole.device), self.values[0]):
-            yield rows, self.parts(rows)
+            vectors, before = summands(self.layer, self.values, rows), widened(self.layer.state[0, rows])
+            vectors = vectors if self.inner is None else self.inner(vectors, rows)
+            if self.cross:
+                vectors = torch.cat([vectors, before.unsqueeze(1)], 1)
+            else:
+                vectors[torch.arange(len(rows), device=rows.device), rows] += before
+            yield rows, vectors if self.middle is None else self.middle(vectors, rows)
 
 
 class LayerParts(BlockParts):
@@ -340,11 +296,11 @@ class LayerParts(BlockParts):
     Raises SubjectError for a layer of another form.
     """
 
-    def __init__(self, layer: Layer):
+    def __init__(self, layer: Layer, *, cross: bool = False):
         super().__init__(layer)
         added, calls, state = self.added, self.calls, layer.state
         norms = [call for call in calls if is_norm(call.module)]
-        self._outer = None
+        self.cross, self._outer = cross, None
         self.after = len(norms) > 1 and calls[-1] is norms[-1] and torch.equal(calls[-1].output, layer.result)
         if self.after:
             first, rest, last = norms[0], calls[-2], calls[-1]
@@ -362,6 +318,37 @@ class LayerParts(BlockParts):
     def handed_on(self, parts: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """(R,L,E): parts after the layer's last residual connection and norm, without what its rest adds."""
         return parts if self._outer is None else self._outer(parts, rows)
+
+
+class TargetParts(BlockParts):
+    """A decoder's block that attends to the target so far; after: whether a norm follows it.
+
+    Raises SubjectError for a block of another form.
+    """
+
+    def __init__(self, layer: Layer, after: bool):
+        super().__init__(layer)
+        norm = next((call for call in self.calls if is_norm(call.module)), None)
+        if norm is None or not adds_up(norm.input, layer.state, self.added):
+            raise SubjectError(
+                "a decoder's state after attention to the target is no plain sum of the state before and of what that gives"
+            )
+        self.middle = Norm.of(norm) if after else None
+        self.whole = widened(norm.output if after else norm.input)[0]
+
+
+def decoder_parts(layers: list[Layer]) -> list[tuple[TargetParts, LayerParts]]:
+    """The two blocks of each layer of a decoder, from its maps in their order, of one pair.
+
+    Raises SubjectError where a layer is made in another way.
+    """
+    blocks = []
+    for own, cross in zip(layers[::2], layers[1::2], strict=True):
+        last = cross.calls[-1] if cross.calls else None
+        after = last is not None and is_norm(last.module) and torch.equal(last.output, cross.result)
+        target = TargetParts(own, after)
+        blocks.append((target, LayerParts(replace(cross, state=target.whole.unsqueeze(0)), cross=True)))
+    return blocks
 
 
 def is_norm(module) -> bool:
@@ -388,172 +375,46 @@ def adds_up(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
     return bool(off <= 1e-4 * least + ROUNDING * whole.abs().max())
 
 
-class CrossParts(LayerParts):
-    """A decoder's block that attends to the source, whose layer.state is the state before this block."""
-
-    def parts(self, rows: torch.Tensor) -> torch.Tensor:
-        """(R,S+1,E): the vectors that source positions add to rows, by number, of `whole`; last that of the state before."""
-        vectors = torch.cat([self._of_attention(rows), widened(self.layer.state[0, rows]).unsqueeze(1)], 1)
-        return vectors if self.middle is None else self.middle(vectors, rows)
-
-
-class TargetParts(BlockParts):
-    """A decoder's block that attends to the target so far; after: whether a norm follows it.
-
-    Raises SubjectError for a block of another form.
-    """
-
-    def __init__(self, layer: Layer, after: bool):
-        super().__init__(layer)
-        norm = next((call for call in self.calls if is_norm(call.module)), None)
-        if norm is None or not adds_up(norm.input, layer.state, self.added):
-            raise SubjectError(
-                "a decoder's state after attention to the target is no plain sum of the state before and of what that gives"
-            )
-        if after:
-            self.middle = Norm.of(norm)
-        self.whole = widened(norm.output if after else norm.input)[0]
-
-
-def decoder_parts(layers: list[Layer]) -> list[tuple[TargetParts, CrossParts]]:
-    """The two blocks of each layer of a decoder, from its maps in their order, of one pair.
-
-    Raises SubjectError where a layer is made in another way.
-    """
-    blocks = []
-    for own, cross in zip(layers[::2], layers[1::2], strict=True):
-        last = cross.calls[-1] if cross.calls else None
-        after = last is not None and is_norm(last.module) and torch.equal(last.output, cross.result)
-        target = TargetParts(own, after)
-        blocks.append((target, CrossParts(replace(cross, state=target.whole.unsqueeze(0)))))
-    return blocks
-
-
-@dataclass(frozen=True)
-class Stack:
-    """The layers of a subject on one text, and how much of the answer is read from each position.
-
-    text: a batch of one instance. layers: first layer first. reads (L,) in float64: the share of each position in what the
-    logits read of the last layer's result; of `stack_of` they sum to 1. inside (L,) bool: positions of the text, without
-    markers. source: the subject, or what has its `device` and `each_layer`. lacks: as of a subject.
-    """
-
-    text: Batch
-    layers: Sequence[Layer]
-    reads: torch.Tensor
-    inside: torch.Tensor
-    source: object
-    lacks: Mapping[str, str] = field(default_factory=dict)
-
-
-def stack_of(subject: Subject, text: Batch) -> Stack:
-    """The stack of a subject on a batch of one instance without padding.
-
-    Raises SubjectError for a subject without self-attention, and where the logits depend on no position.
-    """
-    stack = subject.stack(text) if hasattr(subject, "stack") else None
-    if stack is None:
-        encoder = getattr(getattr(subject, "config", None), "encoder", None)
-        reason = f"its encoder is {encoder!r}" if hasattr(subject, "stack") and encoder != "transformer" else subject.kind
-        raise SubjectError(
-            f"this model has no self-attention to be seen ({reason}): give a text classifier of transformers, or one of "
-            "this package with --encoder transformer"
-        )
-    total = stack.reads.sum()
-    if not float(total) > 0:
-        raise SubjectError("the logits of this text do not depend on the last layer: there is no answer to follow")
-    return replace(stack, reads=stack.reads / total)
-
-
-# ------------------------------------------------------------------------------------------------ what comes before a map
+# ------------------------------------------------------------------------------------------------ what comes before a layer
 
 
 class Prefix:
-    """The outputs of the outermost modules that were done before a map was made, of B instances.
+    """What the first layers of a model, `blocks`, gave of `count` instances, for later passes that compute no such layer."""
 
-    outputs: {module: those of its calls, in order}. skipped: how many maps were made in these calls. count: B.
-    """
+    def __init__(self, model, blocks: Sequence[str], count: int):
+        self.modules, self.results, self.count = [model.get_submodule(name) for name in blocks], [], count
 
-    def __init__(self, outputs: dict[torch.nn.Module, list], skipped: int, count: int):
-        self.outputs, self.skipped, self.count = outputs, skipped, count
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Within, a forward pass of the instances is kept."""
+
+        def keep(module, args, result):
+            if len(self.results) < len(self.modules):
+                self.results.append(result)
+
+        handles = [module.register_forward_hook(keep) for module in set(self.modules)]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
     @contextmanager
     def reused(self, rows: torch.Tensor) -> Iterator[None]:
         """Within, a forward pass of the copies `rows` (N,) of the instances computes only what comes after."""
-        instance_forwards = {module: vars(module).get("forward") for module in self.outputs}
-        for module, outputs in self.outputs.items():
-            module.forward = self._instead(module.forward, deque(outputs), rows)
+        left, own = deque(self.results), {module: vars(module).get("forward") for module in self.modules}
+        for module in own:
+            module.forward = self._instead(module.forward, left, rows)
         try:
             yield
         finally:
-            for module, forward in instance_forwards.items():
+            for module, forward in own.items():
                 del module.forward
                 if forward is not None:
                     module.forward = forward
 
     def _instead(self, forward: Callable, left: deque, rows: torch.Tensor) -> Callable:
         return lambda *args, **kwargs: instances(left.popleft(), rows, self.count) if left else forward(*args, **kwargs)
-
-
-def prefix_of(model, texts: dict[str, torch.Tensor], first: int) -> Prefix | None:
-    """The prefix of texts (B,L) before map number `first`; None where a pass from it gives other logits.
-
-    Costs a forward pass, and one of what comes after.
-    """
-    count = len(texts["input_ids"])
-    with torch.no_grad():
-        watch = _Watch(model, first)
-        with watch, Hook(count, watch, keep=nothing):
-            logits = model(**texts).logits
-        prefix = watch.prefix(count)
-        if prefix is None:
-            return None
-        rows = torch.cat([torch.arange(count - 1, -1, -1), torch.tensor([0])]).to(logits.device)
-        copies = {name: values[rows] for name, values in texts.items()}
-        try:
-            with prefix.reused(rows), Hook(count + 1, keep=nothing) as hook:
-                again = model(**copies).logits
-        except Exception:  # what was stored has no axis of instances, or another one
-            return None
-    near = tolerance_of(model)
-    same = again.shape == logits[rows].shape and torch.allclose(again, logits[rows], rtol=near, atol=near)
-    return prefix if same and hook.number + prefix.skipped == watch.maps else None
-
-
-class _Watch(Watching):
-    """Which calls of modules are done before map `first` is made."""
-
-    def __init__(self, model, first: int):
-        self.model, self.first, self.maps = model, first, 0
-        self._before, self._frames = None, []
-
-    def weights(self, number, weights):
-        if number == self.first:
-            self._before = [done for _, _, frame in self._frames for done in frame]
-        self.maps += 1
-        return weights
-
-    def prefix(self, count: int) -> Prefix | None:
-        """The prefix of `count` instances; None where the map was not made, or nothing was done before it."""
-        if not self._before:
-            return None
-        outputs: dict[torch.nn.Module, list] = {}
-        for module, output, _ in self._before:
-            outputs.setdefault(module, []).append(output)
-        return Prefix(outputs, sum(maps for _, _, maps in self._before), count)
-
-    def watch(self):
-        for module in self.model.modules():
-            yield module.register_forward_pre_hook(self._enter)
-            yield module.register_forward_hook(self._leave)
-
-    def _enter(self, module, args) -> None:
-        self._frames.append((module, self.maps, []))
-
-    def _leave(self, module, args, output) -> None:
-        _, maps, _ = self._frames.pop()
-        if self._before is None and self._frames:
-            self._frames[-1][2].append((module, output, self.maps - maps))
 
 
 def instances(output, rows: torch.Tensor, count: int):

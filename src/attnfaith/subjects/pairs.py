@@ -59,8 +59,7 @@ def of_targets(batch: PairBatch, row: int) -> torch.Tensor:
     """
     owned = _one_hot(batch["target_words"][row], batch.words[1][row]).T
     predicting = owned / owned.sum(1, keepdim=True)
-    reading = torch.nn.functional.pad(predicting[:, :-1], (1, 0))
-    return torch.stack([predicting, reading])
+    return torch.stack([predicting, torch.nn.functional.pad(predicting[:, :-1], (1, 0))])
 
 
 def _one_hot(words: torch.Tensor, count: int) -> torch.Tensor:
@@ -74,18 +73,18 @@ def by_words(batch: PairBatch, values: torch.Tensor | Sequence[torch.Tensor]) ->
     arrays = []
     for row, numbers in enumerate(values):
         rows, columns = of_targets(batch, row), of_sources(batch, row)
-        numbers = numbers[..., : rows.shape[2], : columns.shape[0]].double()
-        arrays.append(torch.einsum("rgn,...ns,st->...rgt", rows, numbers, columns).float().cpu().numpy())
+        arrays.append(numpy_of(torch.einsum("rgn,...ns,st->...rgt", rows, numbers.double(), columns)))
     return arrays
 
 
 def by_target_words(batch: PairBatch, values: torch.Tensor) -> list[np.ndarray]:
     """Values (B,...,N) of the rows that predict tokens as one array (...,G) a pair: means over a target word's tokens."""
-    arrays = []
-    for row, numbers in enumerate(values):
-        predicting = of_targets(batch, row)[0]
-        arrays.append((numbers[..., : predicting.shape[1]].double() @ predicting.T).float().cpu().numpy())
-    return arrays
+    return [numpy_of(numbers.double() @ of_targets(batch, row)[0].T) for row, numbers in enumerate(values)]
+
+
+def numpy_of(values: torch.Tensor) -> np.ndarray:
+    """Values as an array of float32."""
+    return values.float().cpu().numpy()
 
 
 def word_sums(batch: PairBatch, log_probs: torch.Tensor) -> torch.Tensor:

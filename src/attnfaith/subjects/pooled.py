@@ -1,6 +1,6 @@
 """The classifiers of this package as subjects: attention pools the states of an encoder for a decoder.
 
-Shapes: B instances, L input positions, T places of attention (input positions; of hierarchical models sentences or words),
+Shapes: B instances, L input positions, T places of attention (input positions; of hierarchical models sentences),
 C classes, K attentions per instance, E embedding, H hidden.
 """
 
@@ -11,15 +11,11 @@ import torch
 
 from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
 from attnfaith.data.fingerprint import digest_model
-from attnfaith.data.in_memory import texts_in_memory
-from attnfaith.data.tokenization import by_words, encode
-from attnfaith.models.decoders import with_answers
+from attnfaith.data.tokenization import encode
 from attnfaith.models.modeling_attention_classifier import Encoded
-from attnfaith.subjects.attention import Edit, Hook, nothing, products_of_intervention
+from attnfaith.subjects.attention import products_of_intervention
 from attnfaith.subjects.base import ModelSubject, check_finite
-from attnfaith.subjects.layers import Fed, Recorded, Stack
 from attnfaith.subjects.protocol import CAPABILITIES, MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError, cached
-from attnfaith.subjects.word_level import WordLevel
 
 
 class PackageSubject(ModelSubject):
@@ -73,48 +69,36 @@ class PackageSubject(ModelSubject):
 
 
 class Pooled(PackageSubject):
-    """An attention classifier, of tokens or sentences, or over the words of a hierarchical one.
+    """An attention classifier, of tokens or sentences.
 
     Its stages are `encoded`, the states of a batch; attend(states (B,T,H), mask (B,T), query), their attention (B,T), with K
     masks (B,K,T) that of each, (B,K,T); decode(states, attention (B,T) or (B,K,T), query), logits (B,C) or (B,K,C) under any
     attention; and decoder_weights(query), where logits are W c + b for a sum c of states ("affine read-out"): W (C,H) and b,
     (C,) or (B,C) with a query. `classifier` is the model itself.
-
-    stages: the classifier, or a `WordLevel` of it.
     """
 
     kind = "attention classifiers of this package"
     can = frozenset(CAPABILITIES) - MAPS - OF_TOKENIZERS - {"selection"}
+    depth = 1  # the states that attention is over
     parts = (*PackageSubject.parts, "hierarchy", "alignment", "projection", "projection_parameter", "score_scale")
 
-    def __init__(self, stages, tokenizer=None):
-        super().__init__(stages.classifier if isinstance(stages, WordLevel) else stages, tokenizer)
-        self.stages, self.classifier = stages, self.model
-        self.attend, self.decode = stages.attend, stages.decode
-        self.decoder_weights = getattr(stages, "decoder_weights", None)
-        self.lacks = {} if stages.affine else {"affine read-out": "its logits are no affine function of attention"}
-        self.level = stages.level
-        self.contextual = stages.contextual
-        self.removal_renormalises = stages.removal_renormalises
-        self.ignores_weightless = stages.ignores_weightless
+    def __init__(self, model, tokenizer=None):
+        super().__init__(model, tokenizer)
+        self.classifier, self.attend, self.decode = model, model.attend, model.decode
+        self.decoder_weights = model.decoder_weights
+        self.lacks = {} if model.affine else {"affine read-out": "its logits are no affine function of attention"}
+        self.level, self.contextual = model.level, model.contextual
+        self.removal_renormalises, self.ignores_weightless = model.removal_renormalises, model.ignores_weightless
 
     @classmethod
-    def of(cls, model, level: str | None = None) -> "Pooled | None":
-        """A classifier of this package as a subject; level "word" for the words of a hierarchical one. None for others."""
-        if isinstance(model, WordLevel):
-            return cls(model)
+    def of(cls, model) -> "Pooled | None":
+        """A classifier of this package as a subject. None for others."""
         # by the name of its type: a checkpoint may have brought the code of the class itself
         name = getattr(getattr(model, "config", None), "model_type", None)
-        if name != "attention_classifier" or not hasattr(model, "decoder"):
-            return None
-        return cls(WordLevel(model) if level == "word" else model)
-
-    def encode(self, texts: Sequence) -> Batch:
-        encoded = self.rows(texts_in_memory(texts))
-        return self.collate(by_words(encoded).to_list() if self.level == "word" else encoded.to_list())
+        return cls(model) if name == "attention_classifier" and hasattr(model, "decoder") else None
 
     def rows(self, texts):
-        """Texts of a hierarchical model are divided into sentences, also where attention is over their words."""
+        """Texts of a hierarchical model are divided into sentences."""
         self.check_tokenizer()
         pairs = "text_pair" in texts.column_names
         if pairs and self.config.query != "text":
@@ -127,10 +111,10 @@ class Pooled(PackageSubject):
         return digest_model(self.model)
 
     def attendable(self, batch: Batch) -> torch.Tensor:
-        return self.stages.attendable(**text_of(batch))
+        return self.classifier.attendable(**text_of(batch))
 
     def items(self, batch: Batch) -> torch.Tensor | None:
-        return None if self.level == "token" else self.stages.items(**text_of(batch))
+        return None if self.level == "token" else self.classifier.items(**text_of(batch))
 
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
         hidden, mask, query = self.encoded(batch, embedded)
@@ -153,89 +137,34 @@ class Pooled(PackageSubject):
         for row, inside in enumerate(mask):
             yield row, (attention[row, inside].double().unsqueeze(1) * hidden[row, inside].double()).unsqueeze(0)
 
-    @property
-    def depth(self) -> int:
-        """The states that attention is over are one layer."""
-        return 1
-
-    def token_states(self, batch: Batch, layer: int = 0) -> torch.Tensor:
-        """Those that attention is over."""
-        return self.encoded(batch).hidden
-
     def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
-        return [self.token_states(batch)]
+        """Those that attention is over."""
+        return [self.encoded(batch).hidden]
 
     def value_norms(self, batch: Batch) -> torch.Tensor:
         """Lengths of states."""
         hidden, mask, _ = self.encoded(batch)
         return (hidden.double().norm(dim=2) * mask).unsqueeze(1)
 
-    def stack(self, text: Batch) -> Stack | None:
-        """Its Transformer encoder on a batch of one instance, read by attention; None for other encoders and words."""
-        if self.config.encoder != "transformer" or self.level == "word":
-            return None
-        encoder = TextEncoder(self.classifier.model, text)
-        reads, inside = self.attention(text)[0, : encoder.length].double(), self.attendable(text)[0, : encoder.length]
-        return Stack(text, encoder.layers, reads, inside, encoder)
-
     def encoded(self, batch: Batch, embedded: torch.Tensor | None = None) -> Encoded:
         """Stage 1: states (B,T,H), which places there are (B,T), and the decoder's query; kept in the batch.
 
         Where embeddings (B,L,E) are given they are read instead, with gradients, and nothing is kept.
         """
-        answers, text = batch.get("answer_mask"), text_of(batch)
+        text = text_of(batch) | {"answer_mask": batch.get("answer_mask")}
         if embedded is not None:
             text |= {"input_ids": None, "inputs_embeds": embedded, "items": self.items(batch)}
-            return self.stages.encode(**text, answer_mask=answers)
+            return self.classifier.encode(**text)
         if "encoded" not in batch.results:
             with torch.no_grad():
-                if self.level == "sentence":
-                    states = self.classifier.model.states(self.sentences(batch))
-                    states = states._replace(query=with_answers(states.query, answers, self.num_labels))
-                else:
-                    states = self.stages.encode(**text, answer_mask=answers)
-            batch.results["encoded"] = states
+                batch.results["encoded"] = self.classifier.encode(**text)
         return batch.results["encoded"]
 
     def word_attention(self, batch: Batch) -> torch.Tensor | None:
         """(B,L): the weight of each word in its sentence, where attention is over sentences; else None."""
-        return self.sentences(batch).word_attention if self.level == "sentence" else None
-
-    @cached
-    def sentences(self, batch: Batch):
-        """The vectors of sentences, which the encoder of a hierarchical model reads."""
-        return self.classifier.model.read(**text_of(batch))
+        return self.classifier.model.read(**text_of(batch)).word_attention if self.level == "sentence" else None
 
 
 def text_of(batch: Mapping) -> dict[str, torch.Tensor | None]:
     """The arguments by which the stages of our models take a text."""
     return {name: batch.get(name) for name in TEXT}
-
-
-class TextEncoder:
-    """The Transformer encoder of a classifier of this package with its inputs for one text: words, or sentences.
-
-    length: its positions, those of markers too. layers: of the encoder on the text, first layer first.
-    """
-
-    @torch.no_grad()
-    def __init__(self, model, text: Batch):
-        self.encoder, self.device = model.encoder, model.device
-        self.blocks = [f"layers.{number}" for number in range(len(self.encoder.layers))]
-        read = model.read(**text_of(text))
-        self.length = int(read.present[0].sum())
-        self.inputs = read.inputs[:, : self.length]
-        with Recorded(self.encoder, range(len(self.blocks)), self.blocks) as recorded:
-            self._run(1, recorded)
-        self.layers = recorded.layers
-
-    def each_layer(self, copies: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
-        """For as many copies of the text as there are in `copies` ("layer states")."""
-        with Fed(self.encoder, self.blocks, states) as fed:
-            self._run(len(copies["input_ids"]), edit)
-        return fed.results
-
-    def _run(self, count: int, edit: Edit) -> None:
-        inputs = self.inputs.expand(count, -1, -1)
-        with Hook(count, edit, nothing):
-            self.encoder(inputs, torch.ones(inputs.shape[:2], dtype=torch.bool, device=self.device))

@@ -22,35 +22,27 @@ if TYPE_CHECKING:
 
 CAPABILITIES = {
     "embeddings": "it can be given embeddings, and gradients reach them: embed, predict(embedded), vocabulary, parameters",
-    "embedding length": "its prediction depends on the length of an embedding: a norm directly behind the table would undo "
-    "it, and products of embeddings and their slopes would be 0",
+    "embedding length": "its prediction depends on the length of an embedding: no norm stands directly behind the table",
     "classes": "it chooses one of several classes, whose probabilities sum to 1; a regression, and labels that do not "
     "exclude one another, are no such choice",
     "held attention": "it can predict with attention held fixed, so that no gradient flows through it: predict(hold=True)",
     "token deletion": "it can read texts without some of their tokens: keep",
     "intervention": "it predicts under another attention, and gradients reach that attention: intervene",
     "states": "its attention is one sum of states, in the stages encoded, attend and decode",
-    "affine read-out": "its logits are affine in attention, states held fixed: decoder_weights; not affine in attention are "
-    "a readout of tanh and the words of a hierarchical model",
+    "affine read-out": "its logits are affine in attention, states held fixed: decoder_weights",
     "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites, in_double",
-    "weighted sums": "it is known what its attention weighs, and that attention is used for nothing else: states, or "
-    "attention maps",
-    "stacked maps": "its maps are over one text, each over the states of the layer before, so that they can be multiplied: "
-    "read",
+    "weighted sums": "it is known what its attention weighs, and that attention is used for nothing else",
+    "stacked maps": "its maps are over one text, each over the states of the layer before: read",
     "weighed vectors": "its attention weighs vectors, which it gives: summands, value_norms",
-    "token states": "it has a state of each place of attention, which it gives: token_states, states_by_layer, depth",
+    "token states": "it has a state of each place of attention, which it gives: states_by_layer, depth",
     "layer states": "its layers are a chain of modules over one text, which can be read and be given other states: layers, "
     "each_layer",
     "layer parts": "the states of its layers are sums of one vector a token, weights and norms held: layers",
     "attention gradients": "gradients reach the attention that it shows: attention_products",
     "backward rules": "its gradients can follow rules that share out what is explained: relevance, check_rules",
-    "mask token": "its tokenizer has a token that stands for a hidden one, mask_token_id; where there is none take the "
-    "unknown word, or hide tokens",
-    "token hiding": "its attention can be kept from tokens, which keep their places: its logits do not depend on a token "
-    "whose attention_mask is 0",
-    "selection": "it reads only the tokens that it selects, returns which, and can read others instead: selection, "
-    "selected, read_selected",
-    "texts": "its batches hold their texts, which can be tokenised anew without some of their tokens: retokenised",
+    "mask token": "its tokenizer has a token that stands for a hidden one: mask_token_id",
+    "token hiding": "its logits do not depend on a token whose attention_mask is 0",
+    "selection": "it reads only the tokens that it selects, and can read others instead: selection, selected, read_selected",
     "layers": "it is made of this package's layers, which rules and engines know by their type: classifier",
 }
 """{capability: what a subject with it can do, and by which methods}. A measure names those that it needs."""
@@ -59,8 +51,7 @@ PAIR_CAPABILITIES = {
     "cross-attention": "its decoder attends to its encoder, in weights that can be read and edited: attention, edited",
     "source embeddings": "it can be given embeddings of the source, and gradients reach them: embed, log_probs(embedded)",
     "cross vectors": "what its cross-attention weighs is known, projected to states: vectors",
-    "cross parts": "a state after cross-attention is a sum of one vector a source position and of the rest: cross_parts",
-    "stacked parts": "so are all states of its encoder and decoder, layer by layer: stacked_parts",
+    "stacked parts": "the states of its encoder and decoder are sums of one vector a position: stacked_parts",
     "layer results": "it can compute a layer without some of the values that its cross-attention weighs: results_without",
     "head values": "the values that its heads weigh are known, and the weights are used for nothing else: head_values",
 }
@@ -69,7 +60,7 @@ PAIR_CAPABILITIES = {
 MAPS = frozenset({"attention maps", "stacked maps", "layer states", "layer parts", "backward rules"})
 """Capabilities of stacks of layers."""
 
-OF_TOKENIZERS = frozenset({"mask token", "token hiding", "texts"})
+OF_TOKENIZERS = frozenset({"mask token", "token hiding"})
 """Capabilities that need the tokenizer of a model of transformers."""
 
 TEXT = ("input_ids", "attention_mask", "token_type_ids")
@@ -81,24 +72,11 @@ MARKED = ("impermissible",)
 POSITIONS = (*TEXT, *MARKED, "special_tokens_mask")
 """All tensors (B,L) that a batch may hold."""
 
-TEXTS = ("text", "text_pair")
-"""Lists of a batch whose texts are known."""
-
 OUTPUTS = ("classes", "labels", "values")
 """The outputs of a model: probabilities of classes, which sum to 1; probabilities of labels, each by itself; or values."""
 
 RECORDED = ("rows", "identity", "digest", "level", "class_names")
 """Attributes of a subject that a record needs."""
-
-FIELDS = (
-    *("model", "encoder", "hierarchy", "level", "alignment", "score_scale", "projection", "projection_parameter"),
-    *("separate_impermissible", "readout", "vectors", "vectors_scale", "vectors_digest", "tokenizer_digest"),
-    *("reduction", "reduction_layers", "reduction_head", "attention_kind"),
-    *("selection_kind", "selection_encoder", "selection_budget", "selection_contiguous", "selection_threshold"),
-    *("selection_transition", "selection_temperature", "selection_test_temperature", "selection_pooling", "selection_reads"),
-    "selection_vectors_shared",
-)
-"""The fields of `attnfaith.record.Identity` that a model decides."""
 
 
 class SubjectError(AttnfaithError):
@@ -111,7 +89,7 @@ class Batch(dict):
     input_ids, attention_mask (B,L) and, of pairs, token_type_ids (B,L); special_tokens_mask (B,L), 1 on markers, where a
     tokenizer of transformers read the texts; impermissible (B,L), 1 on tokens that a deceptive model hides, where the data
     mark them; answer_mask (B,C) bool where instances name their possible classes; the lists instance_id and label (None
-    where unknown) and, of subjects with "texts", text and text_pair.
+    where unknown).
 
     owner: the subject that it was opened for. results: what that subject and measures computed of it, so that it is
     computed once; see `once` and `cached`.
@@ -119,7 +97,7 @@ class Batch(dict):
 
     axes: Mapping[str, str] = {**dict.fromkeys(POSITIONS, "S"), "answer_mask": ""}
     """The axes of tensors behind that of instances: S input positions, N target positions."""
-    lists: Sequence[str] = ("instance_id", "label", *TEXTS)
+    lists: Sequence[str] = ("instance_id", "label")
     owner: "Subject | None" = None
 
     def __init__(self, *args, **kwargs):
@@ -168,9 +146,7 @@ class Batch(dict):
         for name, axes in self.axes.items():
             if self.get(name) is not None:
                 batch[name] = self[name][(rows, *(slice(ends[axis]) for axis in axes))]
-        for name in self.lists:
-            if self.get(name) is not None:
-                batch[name] = [self[name][row] for row in rows.tolist()]
+        batch |= {name: [self[name][row] for row in rows.tolist()] for name in self.lists if self.get(name) is not None}
         batch.owner = self.owner
         return batch
 
@@ -197,23 +173,22 @@ class Subject(Protocol):
     """A model that can be measured.
 
     T are the places that attention is over: the L input positions of a model that attends to tokens, fewer where it attends
-    to sentences or words. `attendable` gives the places that there are, and `items` the place of an input position.
+    to sentences. `attendable` gives the places that there are, and `items` the place of an input position.
 
     Every subject has all that comes before `rows`. A record needs RECORDED as well; measures do not. Methods from `embed` on
     belong to capabilities, and a subject without the capability may lack them.
     """
 
     kind: str  # of this subject, for people
-    can: frozenset[str]  # the capabilities that a subject of this kind may have
-    capabilities: frozenset[str]  # those of CAPABILITIES that this one has
-    lacks: Mapping[str, str]  # why it has not those of `can` that it lacks, as far as that is known; may be left out
+    capabilities: frozenset[str]  # those of CAPABILITIES that it has
+    lacks: Mapping[str, str]  # why it has not others, as far as that is known; may be left out
     num_labels: int
     device: torch.device
     pad_token_id: int | None
     unknown_token_id: int
     mask_token_id: int | None  # "mask token"
     output: str  # what its logits become, one of OUTPUTS; may be left out: "classes"
-    level: str  # what attention is over: "token", "sentence", or "word" of a hierarchical model
+    level: str  # what attention is over: "token" or "sentence"; "word" of pairs
     class_names: Sequence[str]  # of a record, () where classes have none
 
     def encode(self, texts: Sequence) -> Batch:
@@ -223,7 +198,7 @@ class Subject(Protocol):
         """A batch from encoded instances, as `attnfaith.data.tokenization.encode` makes them."""
 
     def check(self, dataset) -> None:
-        """Raises SubjectError where encoded instances are not made for this subject, or it cannot predict at all."""
+        """Raise SubjectError where encoded instances are not made for this subject, or it cannot predict at all."""
 
     def evaluating(self) -> AbstractContextManager:
         """Within, the subject is in eval mode; after it, in the mode that it was in."""
@@ -235,26 +210,21 @@ class Subject(Protocol):
         """(B,L): the place that an input position belongs to, -1 for none; None where places are positions."""
 
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
-        """Logits (B,C). Where embeddings (B,L,E) are given they are read instead of the ids, and gradients reach them.
-
-        hold: attention is held fixed ("held attention").
-        """
+        """Logits (B,C). Embeddings (B,L,E) are read in place of the ids; hold: attention is fixed ("held attention")."""
 
     def attention(self, batch: Batch) -> torch.Tensor:
         """(B,T): the weights that a person would be shown, 0 where nothing is attendable; without gradient."""
 
     def rows(self, texts: "Dataset") -> "Dataset":
-        """A `datasets.Dataset` of encoded instances, row by row, from one with the columns instance_id and text, and perhaps
-        text_pair and label. It has instance_id, input_ids, tokens [T], labels if there are any, length (of input_ids),
-        truncated (whether the text was cut), and what else `collate` needs.
+        """Encoded instances, row by row, from texts with the columns instance_id and text, and perhaps text_pair and label:
+        instance_id, input_ids, tokens [T], labels if there are any, length (of input_ids), truncated (whether the text was
+        cut), and what else `collate` needs.
 
         Raises SubjectError or DatasetError for texts that the model cannot read.
         """
 
     def identity(self) -> Mapping[str, object]:
-        """The known fields of FIELDS: "model", the kind of the model, at least. In a record the others are unknown, or
-        missing where they are optional.
-        """
+        """The fields of `attnfaith.record.Identity` that the model decides, as far as they are known; "model" at least."""
 
     def digest(self) -> str:
         """A fingerprint of what the model computes: of its weights and of settings that change its outputs."""
@@ -283,13 +253,10 @@ class Subject(Protocol):
 
     depth: int  # how many layers have states ("token states")
 
-    def token_states(self, batch: Batch, layer: int) -> torch.Tensor:
-        """(B,T,H): the states of the places of attention after a layer, by its number from 0 on ("token states"); undefined
-        where nothing is attendable.
-        """
-
     def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
-        """`token_states` of each layer, first layer first, from one forward pass ("token states")."""
+        """For each layer, first layer first, the states (B,T,H) of the places of attention after it ("token states");
+        undefined where nothing is attendable.
+        """
 
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
         """Logits (B,C) under another attention (B,T), or (B,K,C) under K others (B,K,T) ("intervention").
@@ -336,23 +303,15 @@ def log_odds(logits: torch.Tensor, classes: torch.Tensor | None = None) -> torch
 
 
 def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:
-    """Raise SubjectError where a subject lacks what `who` needs; the message names the kinds of subject that have it.
-
-    measures: the names of measures that the subject can have, for the message.
-    """
-    lacking = sorted(set(needs) - subject.capabilities)
+    """Raise SubjectError where a subject lacks what `who` needs. measures: the names of those that it can have instead."""
+    lacking, described = sorted(set(needs) - subject.capabilities), CAPABILITIES | PAIR_CAPABILITIES
     if not lacking:
         return
-    from attnfaith.subjects import KINDS
-
-    having = sorted(kind.kind for kind in KINDS if set(needs) <= kind.can)
-    message = f"'{who}' needs " + " and ".join(f"'{name}' ({(CAPABILITIES | PAIR_CAPABILITIES)[name]})" for name in lacking)
+    message = f"'{who}' needs " + " and ".join(f"'{name}' ({described[name]})" for name in lacking)
     message += f", which this subject ({subject.kind}) lacks"
-    if not set(needs) <= PAIR_CAPABILITIES.keys():
-        message += f"; subjects that can have it: {', '.join(having) or 'none'}"
     why = [reason for name, reason in getattr(subject, "lacks", {}).items() if name in lacking]
     if why:
-        message += f"; of this one {' and '.join(why)}"
+        message += f": {' and '.join(why)}"
     if measures is not None:
         message += f"; measures that this subject can have: {', '.join(measures) or 'none'}"
     raise SubjectError(message)

@@ -3,11 +3,8 @@
 Shapes: B instances, L input positions, T = L places of attention, C classes, K selections per instance, E embedding.
 """
 
-import json
-
 import torch
 
-from attnfaith.data.fingerprint import hash_of_weights
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.data.tokenization import encode
 from attnfaith.models import RationaleClassifierConfig
@@ -18,11 +15,6 @@ from attnfaith.subjects.protocol import Batch, SubjectError, cached
 
 
 READ_AT_ONCE = 2**15  # padded tokens that are read together under other selections
-DIGESTED = (
-    *("sampler", "budget", "contiguous", "transition", "temperature", "test_temperature", "threshold", "pooling", "reads"),
-    *("share_embeddings", "readout", "markers", "num_attention_heads", "projection", "sparsegen_lambda", "entmax_alpha"),
-)
-"""Keys of a configuration that change what the model computes and do not follow from its weights and their shapes."""
 
 
 class Rationales(PackageSubject):
@@ -42,15 +34,11 @@ class Rationales(PackageSubject):
     )
 
     @classmethod
-    def of(cls, model, level: str | None = None) -> "Rationales | None":
-        """A classifier of a selection as a subject; None for others. Raises SubjectError for level "word"."""
+    def of(cls, model) -> "Rationales | None":
+        """A classifier of a selection as a subject; None for others."""
         # by the name of its type: a checkpoint may have brought the code of the class itself
         kind = getattr(getattr(model, "config", None), "model_type", None)
-        if kind != RationaleClassifierConfig.model_type or not hasattr(model, "selector"):
-            return None
-        if level == "word":
-            raise SubjectError("level='word' is for hierarchical models; this model selects tokens: leave it out")
-        return cls(model)
+        return cls(model) if kind == RationaleClassifierConfig.model_type and hasattr(model, "selector") else None
 
     def rows(self, texts):
         self.check_tokenizer()
@@ -79,15 +67,6 @@ class Rationales(PackageSubject):
             identity |= {f"selection_{name}": getattr(config, name) for name in ("transition", "temperature")}
             identity["selection_test_temperature"] = config.test_temperature or config.temperature
         return identity
-
-    def digest(self) -> str:
-        digest = hash_of_weights(self.model)
-        inner = self.config.text_config
-        settings = [getattr(self.config, name) for name in DIGESTED]
-        digest.update(
-            json.dumps([settings, None if inner is None else inner.to_dict()], sort_keys=True, default=str).encode()
-        )
-        return digest.hexdigest()
 
     def check(self, dataset) -> None:
         """Raise SubjectError for rows of pairs, or whose tokens are not between two markers; or as PackageSubject does."""

@@ -6,7 +6,6 @@ what follows an edited step is computed anew.
 Shapes: B pairs, S source positions, N target positions, H hidden.
 """
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 
 import torch
@@ -46,20 +45,6 @@ class Attended:
         return torch.cat(self.rows, 2)
 
 
-class CrossSum:
-    """The input of the output layer's tanh at each step, as a sum of one vector a source position, and of the rest.
-
-    whole (N,H); parts (N,S+1,H) of source positions and, last, of the state and the word that entered, without biases.
-    """
-
-    def __init__(self, whole: torch.Tensor, parts: torch.Tensor):
-        self.whole, self.parts = whole, parts
-
-    def all(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All rows, by number, with their parts."""
-        yield torch.arange(len(self.whole), device=self.whole.device), self.parts
-
-
 class RecurrentAttention(SequenceSubject):
     """An `AttentionSeq2SeqForConditionalGeneration`.
 
@@ -72,7 +57,7 @@ class RecurrentAttention(SequenceSubject):
         super().__init__(model, tokenizer)
         if not self.config.attends:
             raise SubjectError("a model with projection='none' has no attention: its decoder knows the source by one state")
-        self.lacks = {"stacked parts": "its encoder is recurrent: no layers of it are sums over source positions"}
+        self.lacks = {"stacked parts": "it is recurrent: its states are no sums over positions"}
 
     @property
     def vocabulary_size(self) -> int:
@@ -90,19 +75,15 @@ class RecurrentAttention(SequenceSubject):
         with nullcontext() if embedded is None else Embedded(self.vocabulary(), ids, embedded):
             return self.model.get_encoder()(ids, batch["attention_mask"])
 
-    def _decoded(self, batch: PairBatch, encoded) -> torch.Tensor:
-        inputs = self.model_inputs(batch)
+    def logits(self, batch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
+        encoded, inputs = self._encoded(batch, embedded) if encoded is None else encoded, self.model_inputs(batch)
         del inputs["input_ids"]
-        return self.model(encoder_outputs=encoded, **inputs).logits
-
-    def _read(self, batch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
-        encoded = self._encoded(batch, embedded) if encoded is None else encoded
         with nullcontext() if edit is None else Attended(self.model.decoder, edit):
-            return self._decoded(batch, encoded)
+            return self.model(encoder_outputs=encoded, **inputs).logits
 
     def _weights(self, batch) -> torch.Tensor:
         with Attended(self.model.decoder) as attended:
-            self._decoded(batch, self._encoded(batch))
+            self.logits(batch)
         return attended.weights.unsqueeze(1)
 
     # ---------------------------------------------------------------------------------------- one pair
@@ -116,39 +97,25 @@ class RecurrentAttention(SequenceSubject):
         ((weights, hidden),) = self.head_values(pair)
         return [(weights, hidden @ self.model.read_out.context.weight.T)]
 
-    def cross_parts(self, pair: PairBatch) -> list[CrossSum]:
-        """The input of the output layer's tanh, of one pair."""
-        read_out, ((weights, vectors),) = self.model.read_out, self.vectors(pair)
-        states, embedded = self._states(pair)
-        rest = states @ read_out.state.weight.T + read_out.word(embedded)
-        source_parts = weights[0].unsqueeze(2) * vectors[0]
-        parts = torch.cat([source_parts, rest.unsqueeze(1)], 1)
-        return [CrossSum(rest + source_parts.sum(1) + read_out.state.bias, parts)]
-
-    def _states(self, pair: PairBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """The decoder's states (N,H) after each step, and the words that enter (N,E), of one pair."""
-        hidden = self.model(**self.model_inputs(pair), output_hidden_states=True).decoder_hidden_states
-        return hidden[1][0], hidden[0][0]
-
     def results_without(self, pair: PairBatch, gone: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """The output layer's states at each step (N,H), and those (K,N,H) where the encoder's states at the source positions
         gone (K,S) bool are zeros in the sum; the weights and the steps before are as they were. Of one pair.
         """
-        model, encoded = self.model, self._encoded(pair)
-        ((weights, hidden),) = self.head_values(pair)
-        states, embedded = self._states(pair)
-        contexts = weights[0] @ hidden[0]
-        less = contexts - torch.einsum("ns,ks,sh->knh", weights[0], gone.to(hidden.dtype), hidden[0])
-        before = torch.cat([model.decoder.start(encoded.pooler_output), states[:-1]])
+        model, ((weights, hidden),) = self.model, self.head_values(pair)
+        outputs = model(**self.model_inputs(pair), output_hidden_states=True)
+        words, states = (layer[0] for layer in outputs.decoder_hidden_states)
+        before = torch.cat([model.decoder.start(self._encoded(pair).pooler_output), states[:-1]])
+        stays = torch.cat([torch.zeros_like(gone[:1]), gone]).logical_not().to(hidden.dtype)
 
         def read(context: torch.Tensor) -> torch.Tensor:
             after = states
             if self.config.recurrence == "bahdanau":  # the context enters the step, too
-                after = model.decoder.cell(torch.cat([embedded, context], 1), before)
+                after = model.decoder.cell(torch.cat([words, context], 1), before)
             layer = model.read_out
-            return (layer.state(after) + layer.word(embedded) + layer.context(context)).tanh()
+            return (layer.state(after) + layer.word(words) + layer.context(context)).tanh()
 
-        return [(read(contexts), torch.stack([read(context) for context in less]))]
+        own, *less = [read((weights[0] * staying) @ hidden[0]) for staying in stays]
+        return [(own, torch.stack(less))]
 
 
 class WithoutAttention(RecurrentAttention):

@@ -20,9 +20,8 @@ class Reduction:
     """A named way from maps to weights over tokens, the mean of the rows that matter to the logits.
 
     way: "mean" of the chosen layers and heads; "rollout", the product over layers of (A + I) / 2, A the mean of a layer's
-    heads (Abnar & Zuidema 2020).
-    layers: "last", "all", or the number of one, counted from 0. head: the number of one, or None for the mean of them; both
-    for "mean" alone.
+    heads (Abnar & Zuidema 2020). layers: "last", "all", or the number of one, counted from 0. head: the number of one, or
+    None for the mean of them; both for "mean" alone.
 
     Raises SubjectError for another value.
     """
@@ -44,15 +43,16 @@ class Reduction:
     @classmethod
     def of(cls, value) -> "Reduction":
         """Return a Reduction as it is, or that of "last", "all", "rollout" or {"layers": …, "head": …, "way": …}."""
+        names = {"last": cls(), "all": cls(layers="all"), "rollout": cls("rollout"), "mean": cls()}
         if isinstance(value, cls):
             return value
-        if isinstance(value, str) and value in ("last", "all", *WAYS):
-            return cls(value) if value in WAYS else cls(layers=value)
         if isinstance(value, dict) and set(value) <= {"way", "layers", "head"}:
             return cls(**value)
+        if isinstance(value, str) and value in names:
+            return names[value]
         raise SubjectError(
-            f"attention={value!r} is no reduction; give 'last', 'all', 'rollout', or {{'layers': 'last', 'all' or a "
-            "number, 'head': a number}"
+            f"attention={value!r} is no reduction; give 'last', 'all', 'rollout', or {{'layers': 'last', 'all' or a number, "
+            "'head': a number}"
         )
 
     def chosen(self, count: int) -> list[int]:
@@ -91,11 +91,7 @@ class Reduction:
 def rollout(layers: Sequence[torch.Tensor]) -> torch.Tensor:
     """The product over layers of (I + A) / 2, (B,L,L), of attentions A (B,L,L), the last one leftmost.
 
-    Row i is the share of each input in position i when attention and residual connections are all there is. Rows sum
-    to 1 where those of A do.
-
     Source: Abnar & Zuidema 2020, section 3.
     """
     identity = torch.eye(layers[0].shape[1], dtype=layers[0].dtype, device=layers[0].device)
-    first, *later = [(identity + layer) / 2 for layer in layers]
-    return functools.reduce(lambda whole, mixed: mixed @ whole, later, first)
+    return functools.reduce(lambda whole, mixed: mixed @ whole, [(identity + layer) / 2 for layer in layers])

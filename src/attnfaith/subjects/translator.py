@@ -28,17 +28,7 @@ from attnfaith.subjects.base import (
     vocabulary_size,
 )
 from attnfaith.subjects.checks import Pairs, Sites, checked
-from attnfaith.subjects.layers import (
-    CrossParts,
-    Fed,
-    Layer,
-    LayerParts,
-    Recorded,
-    TargetParts,
-    decoder_parts,
-    instances,
-    projected,
-)
+from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded, TargetParts, decoder_parts, instances, projected
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch, word_sums
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES, SubjectError
 from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
@@ -51,8 +41,8 @@ NUMBERS_AT_ONCE = 2**24
 class SequenceSubject(ModelSubject):
     """A model from sequences to sequences, as measures see it.
 
-    Subclasses define, for pairs that can be read together, _encoded(batch, embedded), the output of the encoder;
-    _read(batch, edit, embedded, encoded), the logits; and _weights(batch), the weights (B,L,A,N,S).
+    Subclasses define _encoded(batch, embedded), the output of the encoder; logits(batch, edit, embedded, encoded), (B,N,V);
+    and _weights(batch), (B,L,A,N,S).
     """
 
     can = frozenset(PAIR_CAPABILITIES)
@@ -129,7 +119,7 @@ class SequenceSubject(ModelSubject):
     def shifted(self, labels: torch.Tensor) -> torch.Tensor:
         """The ids that the decoder reads (B,N): a start token, and the labels (B,N) one place later.
 
-        Raises SubjectError for a model that reads something else.
+        Raises SubjectError for a model whose start token is not known.
         """
         shift = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
         if shift is not None:
@@ -140,18 +130,14 @@ class SequenceSubject(ModelSubject):
             if start is None:
                 raise SubjectError(f"{type(self.model).__name__} has no decoder_start_token_id: set the configuration's")
             inputs = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], 1)
-        inputs = inputs.masked_fill(inputs == UNCOUNTED, self.pad_token_id)
-        counted = labels[:, 1:] != UNCOUNTED
-        if not torch.equal(inputs[:, 1:][counted], labels[:, :-1][counted]):
-            raise SubjectError(f"the decoder of {type(self.model).__name__} does not read a target's tokens one place later")
-        return inputs
+        return inputs.masked_fill(inputs == UNCOUNTED, self.pad_token_id)
 
     # ---------------------------------------------------------------------------------------- reading
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Within, the model is in eval mode and names its outputs; after it, both as before."""
-        with super().evaluating(), configured(self.configurations, return_dict=True):
+        """Within, the model is in eval mode, computes attention step by step and names its outputs; after it, as before."""
+        with super().evaluating(), configured(self.configurations, **EAGER):
             yield
 
     def model_inputs(self, batch: PairBatch) -> dict[str, torch.Tensor]:
@@ -162,9 +148,8 @@ class SequenceSubject(ModelSubject):
         """(B,N) in float64: the log probability of each target token; 0 on padding. Gradients reach embedded (B,S,E)."""
         parts = []
         for some in torch.arange(len(batch), device=self.device).split(self._at_once(batch)):
-            part = batch if len(some) == len(batch) else batch.take(some)
-            part_embedded = None if embedded is None else embedded[some]
-            parts.append(label_log_probs(self.logits(part, embedded=part_embedded), part["labels"]))
+            logits = self.logits(batch.take(some), embedded=None if embedded is None else embedded[some])
+            parts.append(label_log_probs(logits, batch["labels"][some]))
         return torch.cat(parts)
 
     def log_probs_of(self, batch: PairBatch, words: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
@@ -172,19 +157,8 @@ class SequenceSubject(ModelSubject):
         sums = word_sums(batch, self.log_probs(batch, embedded))
         return sums[torch.arange(len(batch), device=self.device), words]
 
-    def word_slopes(self, batch: PairBatch) -> torch.Tensor:
-        """(B,G,S,E): the slopes of the log probability of each target word in the source's embeddings."""
-        embedded = self.embed(batch).detach().requires_grad_()
-        sums = word_sums(batch, self.log_probs(batch, embedded))
-        slopes = [torch.autograd.grad(words.sum(), embedded, retain_graph=True)[0] for words in sums.unbind(1)]
-        return torch.stack(slopes, 1)
-
     def _at_once(self, batch: PairBatch) -> int:
         return max(1, NUMBERS_AT_ONCE // (batch["labels"].shape[1] * self.vocabulary_size))
-
-    def logits(self, batch: PairBatch, edit: Edit | None = None, embedded=None) -> torch.Tensor:
-        """(B,N,V)."""
-        return self._read(batch, edit, embedded)
 
     @torch.no_grad()
     def attention(self, batch: PairBatch) -> torch.Tensor:
@@ -197,7 +171,7 @@ class SequenceSubject(ModelSubject):
         for some in torch.arange(len(owner), device=self.device).split(self._at_once(batch)) if len(owner) else ():
             encoded = batch.once("encoded", self, lambda: self._encoded(batch))
             copied = instances(encoded, owner[some], len(batch))
-            yield some, self._read(batch.take(owner[some]), edit.take(some), None, copied)
+            yield some, self.logits(batch.take(owner[some]), edit.take(some), encoded=copied)
 
     def without(self, batch: PairBatch, owner: torch.Tensor, gone: torch.Tensor) -> PairBatch:
         """Copies `owner` (n,) of pairs without the source positions `gone` (n,S) bool: what follows them moves up."""
@@ -274,11 +248,6 @@ class CrossAttention(SequenceSubject):
         except (NotImplementedError, AttributeError):
             return self.model.get_input_embeddings().weight
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        with super().evaluating(), configured(self.configurations, **EAGER):
-            yield
-
     # ---------------------------------------------------------------------------------------- reading
 
     def _encoded(self, batch: PairBatch, embedded=None):
@@ -299,7 +268,7 @@ class CrossAttention(SequenceSubject):
             )
         return logits, hook
 
-    def _read(self, batch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
+    def logits(self, batch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
         encoded = self._encoded(batch, embedded) if encoded is None else encoded
         return self._decoded(batch, encoded, None if edit is None else _OfLayers(self.layer_of, edit))[0]
 
@@ -310,28 +279,22 @@ class CrossAttention(SequenceSubject):
     def _weights(self, batch) -> torch.Tensor:
         return torch.stack([widened(attention_map.weights) for attention_map in self._maps(batch)], 1)
 
-    @property
+    @cached_property
     def head(self) -> torch.nn.Module | None:
         """The module that makes the logits of a place from the decoder's state there alone; None without such a module."""
-        return self.model.get_output_embeddings() if self._has_head else None
-
-    @cached_property
-    def _has_head(self) -> bool:
-        """Whether a random pair has the same logits at some places when the head reads these places alone."""
-        module = self.model.get_output_embeddings()
-        if module is None:
-            return False
-        pair = Pairs(self).inputs[0]
-        places = torch.tensor([[1, 0]] * len(pair), device=self.device)
-        with torch.no_grad(), Headed(module) as at_all:
-            logits = self._read(pair)
-        with torch.no_grad(), Headed(module, places) as at_places:
-            try:
-                some = self._read(pair)
-            except (RuntimeError, ValueError, IndexError):  # what follows the head wants all places
-                return False
-        once = at_all.calls == at_places.calls == 1 and at_all.states.shape[:2] == logits.shape[:2] and some.dim() == 3
-        return once and torch.allclose(some, logits[:, [1, 0]], rtol=1e-4, atol=1e-5)
+        head, pair = self.model.get_output_embeddings(), Pairs(self).inputs[0]
+        if head is None:
+            return None
+        places = torch.tensor([[1, 0]], device=self.device)
+        try:
+            with torch.no_grad():
+                logits = self.logits(pair)
+                with Headed(head, places):
+                    some = self.logits(pair)
+        except (RuntimeError, ValueError, IndexError):  # what follows the head wants all places
+            return None
+        same = some.shape[:2] == places.shape and torch.allclose(some, logits[:, [1, 0]], rtol=1e-4, atol=1e-5)
+        return head if same else None
 
     def log_probs_of(self, batch, words, embedded):
         """The head makes the logits of these words' places alone."""
@@ -343,7 +306,7 @@ class CrossAttention(SequenceSubject):
         step, parts = max(1, NUMBERS_AT_ONCE // (places.shape[1] * self.vocabulary_size)), []
         for some in torch.arange(len(batch), device=self.device).split(step):
             with Headed(self.head, places[some]):
-                logits = self._read(batch.take(some), None, embedded[some])
+                logits = self.logits(batch.take(some), embedded=embedded[some])
             parts.append(label_log_probs(logits, labels[some]).sum(1))
         return torch.cat(parts)
 
@@ -367,11 +330,7 @@ class CrossAttention(SequenceSubject):
         layers = self.decoder_layers(pair)
         return [(widened(layers[number].weights[0]), projected(layers[number])) for number in self.sites.layers]
 
-    def cross_parts(self, pair: PairBatch) -> list[CrossParts]:
-        """For each layer, of one pair: a state after attention to the source, as a sum."""
-        return [cross for _, cross in decoder_parts(self.decoder_layers(pair))]
-
-    def stacked_parts(self, pair: PairBatch) -> tuple[list[LayerParts], list[tuple[TargetParts, CrossParts]]]:
+    def stacked_parts(self, pair: PairBatch) -> tuple[list[LayerParts], list[tuple[TargetParts, LayerParts]]]:
         """The states of the encoder's layers, and of the decoder's two blocks, as sums; of one pair."""
         blocks = self.sites.encoder_blocks
         with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded, Hook(1, recorded, nothing):
@@ -389,28 +348,20 @@ class CrossAttention(SequenceSubject):
             for some in gone.split(max(1, TOKENS_AT_ONCE // pair["labels"].shape[1])):
                 copies = torch.zeros(len(some), dtype=torch.long, device=self.device)
                 self._decoded(pair.take(copies), instances(encoded, copies, 1), _OfLayers(self.layer_of, ValuesGone(some)))
-        return [(layer.result[0], torch.cat(fed.results[number :: len(crossed)])) for number, layer in enumerate(crossed)]
+        return [(layer.result[0], results) for layer, results in zip(crossed, fed.by_layer(), strict=True)]
 
 
 class Headed(Watching):
-    """Within, a module reads the states (B,N,E) at `places` (B,k) alone; None: at all places.
+    """Within, a module reads the states (B,N,E) at `places` (B,k) alone."""
 
-    states: those of its last call. calls: how many there were.
-    """
-
-    def __init__(self, module: torch.nn.Module, places: torch.Tensor | None = None):
-        self.module, self.places, self.calls = module, places, 0
-        self.states = torch.zeros(0)
+    def __init__(self, module: torch.nn.Module, places: torch.Tensor):
+        self.module, self.places = module, places
 
     def watch(self):
         yield self.module.register_forward_pre_hook(self._select)
 
     def _select(self, module, inputs):
-        (states,) = inputs
-        if self.places is not None:
-            states = states.gather(1, self.places.unsqueeze(2).expand(-1, -1, states.shape[2]))
-        self.states, self.calls = states, self.calls + 1
-        return (states,)
+        return (inputs[0].gather(1, self.places.unsqueeze(2).expand(-1, -1, inputs[0].shape[2])),)
 
 
 def label_log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from attnfaith.models.modeling_self_attention_classifier import attention_projec
 from attnfaith.subjects import Batch, SelfAttention
 from attnfaith.subjects.attention import Hook
 from attnfaith.subjects.base import eager
-from attnfaith.subjects.checks import probe
+from attnfaith.subjects.checks import Texts
 from attnfaith.support.errors import AttnfaithError
 
 
@@ -97,7 +97,7 @@ class PretrainedReader:
         self.model, self.last, self.heads = model, subject.sites.layers[-1], subject.sites.heads[-1]
         self.softmax = getattr(model.config, "projection", "softmax") == "softmax"
         with subject.evaluating(), torch.no_grad():
-            text, _ = probe(subject)
+            text = Texts(subject).inputs[0]
             matter = subject.matter(Batch.of(text, subject))[0].nonzero().flatten().tolist()
         if subject.sites.together != "padded" or matter != [0]:
             fault = f"{type(model).__name__} does not answer from its first position whatever the padding"
