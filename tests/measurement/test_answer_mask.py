@@ -58,7 +58,7 @@ def test_as_a_model_that_lacks_the_barred_classes(name, fields, tiny_model, tiny
     producer = find(name)
     model, rows = tiny_model(num_labels=5, **fields), rows_of(tiny_rows, fields)
     if "affine read-out" in producer.needs and not model.affine:
-        with pytest.raises(SubjectError, match="not affine"):
+        with pytest.raises(SubjectError, match="no affine"):
             run(producer, model, batch_of(rows, "candidates"))
         return
     smaller, batches = without_barred_classes(tiny_model, model, fields), (batch_of(rows, "candidates"), batch_of(rows))

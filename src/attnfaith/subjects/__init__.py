@@ -3,13 +3,13 @@
 `protocol` lists the methods and capabilities of a subject, and `base` has what all models share. `checks` tests a model
 before its attention is believed; `attention`, `layers` and `backward_rules` watch and edit a model while it runs.
 
-To add a kind of model, write one file with a class that answers `Subject` and has `kind`, a few words for people; `can`, the
-capabilities that it may have; and `of(model)`, which returns a subject for a model of its kind and None for any other. Add
-the class to KINDS. The contracts of the tests run every measure on it.
+To add a kind of model, write one file with a class that answers `Subject`, and add it to OWN. The contracts of the tests run
+every measure on it.
 """
 
 from collections.abc import Mapping, Set
 
+from attnfaith.models import AttentionClassifierConfig, RationaleClassifierConfig
 from attnfaith.subjects.attention import Edit
 from attnfaith.subjects.base import unwrapped
 from attnfaith.subjects.classifier import SelfAttention
@@ -28,8 +28,8 @@ from attnfaith.subjects.rationales import Rationales
 from attnfaith.subjects.translator import sequence_subject
 
 
-KINDS = (Pooled, Rationales, SelfAttention)
-"""The classes of subjects that read texts; the first that knows a model takes it."""
+OWN = {AttentionClassifierConfig.model_type: Pooled, RationaleClassifierConfig.model_type: Rationales}
+"""{type of a classifier of this package: the class of its subjects}; others are those of transformers."""
 
 
 def subject_of(model) -> Subject:
@@ -37,17 +37,16 @@ def subject_of(model) -> Subject:
     model = unwrapped(model)
     if hasattr(model, "capabilities"):
         return model
-    for kind in KINDS:
-        subject = kind.of(model)
-        if subject is not None:
-            return subject
+    # by names: a checkpoint may have brought the code of the class itself
+    if type(model).__name__.endswith("ForSequenceClassification"):
+        return OWN.get(model.config.model_type, SelfAttention)(model)
     if hasattr(model, "config") and hasattr(model, "from_pretrained"):
         raise SubjectError(
             f"{type(model).__name__} is no text classifier: load its checkpoint with AutoModelForSequenceClassification. A "
             "head that the checkpoint does not hold is drawn at random: fine-tune the model first"
         )
     raise SubjectError(
-        f"{type(model).__name__} cannot be measured; subjects are {', '.join(sorted(kind.kind for kind in KINDS))}, and "
+        f"{type(model).__name__} cannot be measured; subjects are {', '.join(kind.kind for kind in (*OWN.values(), SelfAttention))}, and "
         "what answers attnfaith.subjects.Subject"
     )
 

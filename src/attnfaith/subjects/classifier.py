@@ -13,7 +13,7 @@ import torch
 
 from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
 from attnfaith.data.subwords import encode_for_classifier
-from attnfaith.models import AttentionClassifierConfig, RationaleClassifierConfig, SelfAttentionClassifierConfig
+from attnfaith.models import SelfAttentionClassifierConfig
 from attnfaith.subjects.attention import HELD, Edit, Embedded, Hook, Read, joined, lengths_of, map_products, nothing, widened
 from attnfaith.subjects.backward_rules import Shares, check_first_layer, check_rules, shares
 from attnfaith.subjects.base import (
@@ -78,15 +78,6 @@ class SelfAttention(ModelSubject):
         self.configurations = configurations(self.model)
         self.sites = checked(Texts(self))
         self.reduction.check(self.sites.heads, self.sites.lacks)
-
-    @classmethod
-    def of(cls, model) -> "SelfAttention | None":
-        """A sequence classifier of transformers as a subject; None for anything else, and for those of this package."""
-        name = getattr(getattr(model, "config", None), "model_type", "")
-        own_types = (AttentionClassifierConfig.model_type, RationaleClassifierConfig.model_type)
-        if name in own_types or not type(model).__name__.endswith("ForSequenceClassification"):
-            return None
-        return cls(model)
 
     def shown_by(self, reduction) -> "SelfAttention":
         """The same model under another reduction; its attention is not checked again."""

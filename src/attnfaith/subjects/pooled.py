@@ -90,13 +90,6 @@ class Pooled(PackageSubject):
         self.level, self.contextual = model.level, model.contextual
         self.removal_renormalises, self.ignores_weightless = model.removal_renormalises, model.ignores_weightless
 
-    @classmethod
-    def of(cls, model) -> "Pooled | None":
-        """A classifier of this package as a subject. None for others."""
-        # by the name of its type: a checkpoint may have brought the code of the class itself
-        name = getattr(getattr(model, "config", None), "model_type", None)
-        return cls(model) if name == "attention_classifier" and hasattr(model, "decoder") else None
-
     def rows(self, texts):
         """Texts of a hierarchical model are divided into sentences."""
         self.check_tokenizer()

@@ -7,7 +7,6 @@ import torch
 
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.data.tokenization import encode
-from attnfaith.models import RationaleClassifierConfig
 from attnfaith.models.rationale_samplers import hardened
 from attnfaith.subjects.base import BOUNDLESS
 from attnfaith.subjects.pooled import PackageSubject
@@ -32,13 +31,6 @@ class Rationales(PackageSubject):
         {"classes", "embeddings", "embedding length", "held attention", "token deletion"}
         | {"intervention", "attention gradients", "selection"}
     )
-
-    @classmethod
-    def of(cls, model) -> "Rationales | None":
-        """A classifier of a selection as a subject; None for others."""
-        # by the name of its type: a checkpoint may have brought the code of the class itself
-        kind = getattr(getattr(model, "config", None), "model_type", None)
-        return cls(model) if kind == RationaleClassifierConfig.model_type and hasattr(model, "selector") else None
 
     def rows(self, texts):
         self.check_tokenizer()
