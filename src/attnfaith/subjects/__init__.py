@@ -45,9 +45,9 @@ def subject_of(model) -> Subject:
             f"{type(model).__name__} is no text classifier: load its checkpoint with AutoModelForSequenceClassification. A "
             "head that the checkpoint does not hold is drawn at random: fine-tune the model first"
         )
+    kinds = ", ".join(kind.kind for kind in (*OWN.values(), SelfAttention))
     raise SubjectError(
-        f"{type(model).__name__} cannot be measured; subjects are {', '.join(kind.kind for kind in (*OWN.values(), SelfAttention))}, and "
-        "what answers attnfaith.subjects.Subject"
+        f"{type(model).__name__} cannot be measured; subjects are {kinds}, and what answers attnfaith.subjects.Subject"
     )
 
 
