@@ -101,13 +101,6 @@ class ModelSubject:
         """None: places of attention are input positions."""
         return None
 
-    def in_double(self):
-        """A copy of the subject with its model in float64, to see what rounding does."""
-        other = copy.copy(self)
-        other.model = copy.deepcopy(self.model).double()
-        other.configurations = configurations(other.model)
-        return other
-
     def digest(self) -> str:
         """SHA-256 of the weights and of the keys of the configuration that change what the model computes."""
         return hash_of_model(self.model).hexdigest()

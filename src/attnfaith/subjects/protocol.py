@@ -30,7 +30,7 @@ CAPABILITIES = {
     "intervention": "it predicts under another attention, and gradients reach that attention: intervene",
     "states": "its attention is one sum of states, in the stages encoded, attend and decode",
     "affine read-out": "its logits are affine in attention, states held fixed: decoder_weights",
-    "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites, in_double",
+    "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites",
     "weighted sums": "it is known what its attention weighs, and that attention is used for nothing else",
     "stacked maps": "its maps are over one text, each over the states of the layer before: read",
     "weighed vectors": "its attention weighs vectors, which it gives: summands, value_norms",
