@@ -107,22 +107,6 @@ def test_a_bound_holds_whatever_the_solver_did(length, size):
         programmes.solver = right
 
 
-def test_groups_have_sums_of_their_own():
-    """Two sums at once are what each is by itself, scaled by its weight."""
-    values, attention = drawn(11, 2, seed=8)
-    groups = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
-    limits = alternatives(values, attention, groups=groups, nodes=5000)
-    distance = 0.0
-    for group in (0, 1):
-        members = groups == group
-        mass = attention[members].sum()
-        alone = alternatives(values[members], attention[members] / mass, nodes=5000)
-        np.testing.assert_allclose(limits.low[members], mass * alone.low, atol=1e-8)
-        np.testing.assert_allclose(limits.high[members], mass * alone.high, atol=1e-8)
-        distance += mass * alone.tvd
-    assert limits.tvd == pytest.approx(distance, abs=1e-5)
-
-
 INSTANCES = st.tuples(st.integers(1, 9), st.integers(1, 5), st.integers(0, 10**6), st.floats(0.1, 3), st.integers(0, 3))
 
 

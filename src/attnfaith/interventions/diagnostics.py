@@ -88,8 +88,8 @@ class PermissibleOnly(_OfImpermissible, ExplanationTest):
 class ValueNormShare(_OfImpermissible):
     """Impermissible tokens by the length of their vectors: what is hidden from attention may be long where it is summed.
 
-    sum over impermissible i of ||v_i||_2, over the sum of all ||v_i||_2. v_i is what attention weighs: the state of a token,
-    sentence or word; in a classifier of transformers the value of a head, before the projection, in the layers or the head
+    sum over impermissible i of ||v_i||_2, over the sum of all ||v_i||_2. v_i is what attention weighs: the state of a token
+    or sentence; in a classifier of transformers the value of a head, before the projection, in the layers or the head
     that are shown, markers included as in the authors' code. No weight enters: compare it with `group_mass`. Undefined
     (NaN): a text without impermissible tokens, or with no other.
 

@@ -3,7 +3,7 @@
 The measures under test are those of `scores`, {measure: one array (T,) an instance}; without it attention alone. Equal
 scores are in a random order, the same for all measures of a text. A measure with a NaN score is undefined for that text.
 
-Shapes: B instances, L input positions, T items of attention (tokens; of hierarchical models sentences or words), V parts of
+Shapes: B instances, L input positions, T items of attention (tokens, or sentences), V parts of
 a text, M measures, S shares or sizes, K draws, C classes, E embedding.
 """
 

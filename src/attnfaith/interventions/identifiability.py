@@ -48,11 +48,10 @@ class Identifiability(Measure):
     so a token's weight is known only up to its interval. With more tokens than a value has numbers and one, a is never the
     only one.
 
-    A pooled model has one sum, the context; over the words of a hierarchical model each sentence has its own, and the sum of
-    its weights stays too. A model with attention maps has one for every layer, head and row: the attention that is shown is
-    the mean of some of them, and its limits are the means of theirs. Markers keep their weights. The measured change is that
-    of the logits when these rows are replaced by the furthest. Limits come from rank or linear programmes, each with a proof
-    to 1e-7; values are known to the model's rounding.
+    A pooled model has one sum, the context. A model with attention maps has one for every layer, head and row: the attention
+    that is shown is the mean of some of them, and its limits are the means of theirs. Markers keep their weights. The
+    measured change is that of the logits when these rows are replaced by the furthest. Limits come from rank or linear
+    programmes, each with a proof to 1e-7; values are known to the model's rounding.
 
     of: what has to stay: "context", or "logits" where they are affine in attention. identifiability_top_... is about the
     tokens with the three largest weights.

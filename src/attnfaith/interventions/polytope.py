@@ -147,15 +147,9 @@ class Polytope:
             self.seen += self._ends()
 
     @classmethod
-    def of(cls, values: np.ndarray, own: np.ndarray, *, groups=None, rounding=DOUBLE) -> "Polytope":
-        """Return that of values (T,d); groups (T,) int: tokens that are summed together."""
-        groups, rows = np.zeros(len(own), int) if groups is None else groups, []
-        for group in np.unique(groups):
-            members = groups == group
-            equal = equations(values[members], rounding)
-            rows.append(np.zeros((len(equal), len(own))))
-            rows[-1][:, members] = equal
-        return cls(own, np.vstack(rows))
+    def of(cls, values: np.ndarray, own: np.ndarray, *, rounding=DOUBLE) -> "Polytope":
+        """Return that of values (T,d)."""
+        return cls(own, equations(values, rounding))
 
     def _ends(self) -> list[np.ndarray]:
         """The two ends of a segment."""
@@ -236,20 +230,19 @@ class Alternatives:
         return "exact" if self.gap <= EXACT and self.bound - self.tvd <= 10 * EXACT else "bounded"
 
 
-def alternatives(values: np.ndarray, attention: np.ndarray, *, groups=None, top=1, nodes=0, rounding=DOUBLE) -> Alternatives:
+def alternatives(values: np.ndarray, attention: np.ndarray, *, top=1, nodes=0, rounding=DOUBLE) -> Alternatives:
     """Return the limits of every weight that a sum of values leaves open, and the attention furthest from the given one.
 
-    values V (T,d), attention a (T,), T >= 1: non-negative, summing to 1 within 1e-4. groups (T,) int: tokens that are summed
-    together, where there are several sums. top: of how many tokens, the heaviest, top_mass is the least. nodes: how many
-    nodes branch and bound may visit to prove the furthest, 0 for none; beyond 500 tokens x equations none is tried.
-    rounding: the relative precision of the values; directions that they span by no more count as none.
+    values V (T,d), attention a (T,), T >= 1: non-negative, summing to 1. top: of how many tokens, the heaviest, top_mass is
+    the least. nodes: how many nodes branch and bound may visit to prove the furthest, 0 for none; beyond 500 tokens x
+    equations none is tried. rounding: the relative precision of the values; directions of no more count as none.
 
     >>> limits = alternatives([[0.0], [1.0], [2.0]], [0.25, 0.5, 0.25])
     >>> limits.low.round(9).tolist(), limits.high.round(9).tolist(), round(limits.tvd, 9)
     ([0.0, 0.0, 0.0], [0.5, 1.0, 0.5], 0.5)
     """
     values, own = np.asarray(values, np.float64), np.asarray(attention, np.float64)
-    part = Polytope.of(values, own / own.sum(), groups=groups, rounding=rounding)
+    part = Polytope.of(values, own / own.sum(), rounding=rounding)
     return of_parts([Part(part, np.arange(len(own)), 1.0)], np.zeros(len(own)), top=top, nodes=nodes)
 
 
