@@ -9,7 +9,7 @@ import torch
 
 from attnfaith.alignment import PairMeasure
 from attnfaith.importance.input_gradients import differentiable
-from attnfaith.importance.integrated import UNDEFINED, baseline_vector, check_baseline
+from attnfaith.importance.integrated import UNDEFINED, baseline_vector
 from attnfaith.importance.quadrature import Line, integrate
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import Measure, register
@@ -124,7 +124,6 @@ class IntegratedGradients(PairMeasure):
     tolerance: Tolerance = 0.01
 
     def of_pair(self, subject, pair):
-        check_baseline(subject, self.baseline)
         with frozen(subject):
             parts = integrate(self._line(subject, pair), self.max_steps, self.tolerance)
         by_word = numpy_of(parts.parts @ of_sources(pair, 0))

@@ -6,7 +6,7 @@ docstring says. What lies on markers is left out at the end, so the scores of a 
 Shapes: L input positions, T tokens of a text.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
@@ -42,15 +42,6 @@ class Rollout(Measure):
         return {"importance_rollout": per_token(subject, batch, weights)}
 
 
-def carried(matrices: Iterable[torch.Tensor], matter: torch.Tensor) -> torch.Tensor:
-    """(L,): the mean of the rows `matter` (L,) bool of the product of matrices (L,L), first layer first, over its sum."""
-    rows = matter.double() / matter.sum()
-    for matrix in reversed(list(matrices)):
-        rows = rows @ matrix
-        rows = rows / rows.sum()  # at every step: products of many layers are too large for any number
-    return rows
-
-
 def _shares(matrix: torch.Tensor) -> torch.Tensor:
     """Rows divided by their sums; one of zeros as it is."""
     total = matrix.sum(1, keepdim=True)
@@ -71,8 +62,11 @@ class _RolledOut(Measure):
         for row in range(len(batch["input_ids"])):
             text = batch.alone(row)
             layers, matter = subject.layers(text)
-            product = carried(self.matrices(subject, text, layers), matter)
-            scores.append(product[subject.attendable(text)[0]].float().cpu().numpy())
+            rows = matter.double() / matter.sum()
+            for matrix in reversed(self.matrices(subject, text, layers)):
+                rows = rows @ matrix
+                rows = rows / rows.sum()  # at every step: products of many layers are too large for any number
+            scores.append(rows[subject.attendable(text)[0]].float().cpu().numpy())
         return {column: scores}
 
 

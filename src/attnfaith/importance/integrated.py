@@ -24,12 +24,6 @@ UNDEFINED = "where the line leaves float range, or max_steps points do not give 
 RESIDUAL = {"undefined": "where the line leaves float range", "tolerance": 2}  # what rounding and the points leave
 
 
-def check_baseline(subject: Subject, baseline: str | None) -> None:
-    """Raise ValueError for baseline="padding" where the subject has no padding token."""
-    if baseline == "padding" and subject.pad_token_id is None:
-        raise ValueError("baseline='padding', and the model has no pad_token_id; choose zero or mean")
-
-
 @torch.no_grad()
 def input_line(subject: Subject, batch: Batch, f: TargetOutput, baseline: str | None) -> Line:
     """The line of embeddings, from the baseline to the text."""
@@ -58,13 +52,14 @@ def state_line(subject: Subject, batch: Batch, f: TargetOutput) -> Line:
 
 
 def baseline_vector(subject: Subject, baseline: str | None) -> torch.Tensor:
-    """(E,): zeros, the embedding of padding, or the mean of those of the vocabulary but padding's.
-
-    None: see `IntegratedGradients`.
+    """(E,): zeros, the embedding of padding, or the mean of those of the vocabulary but padding's. None: see
+    `IntegratedGradients`. Raises ValueError for "padding" where the subject has no padding token.
     """
     table, padding = subject.vocabulary(), subject.pad_token_id
     if baseline is None:
         baseline = "mean" if isinstance(subject, SelfAttention | CrossAttention) else "zero"
+    if baseline == "padding" and padding is None:
+        raise ValueError("baseline='padding', and the model has no pad_token_id; choose zero or mean")
     if baseline == "padding":
         return table[padding]
     if baseline == "zero":
@@ -123,13 +118,7 @@ class IntegratedGradients(TargetMeasure):
     max_steps: Points = 1500
     tolerance: Tolerance = 0.01
 
-    def check(self, subject, dataset) -> None:
-        """Raise ValueError where the model lacks the class or, for baseline="padding", a padding token."""
-        check_baseline(subject, self.baseline)
-        super().check(subject, dataset)
-
     def __call__(self, subject, batch) -> dict[str, list]:
-        self.check(subject, None)
         with frozen(subject):
             f = self.explained(subject, batch)
             lines = {"": input_line(subject, batch, f, self.baseline)}
@@ -151,34 +140,22 @@ NONLINEARITIES = (torch.tanh, torch.Tensor.tanh, torch.sigmoid, torch.Tensor.sig
 NONLINEARITIES += (nn.functional.relu,)
 
 
-class _Rescaled(torch.autograd.Function):
-    """A nonlinearity of texts and, behind them, of their baselines, whose slope is the difference quotient of the two."""
-
-    @staticmethod
-    def forward(ctx, values, function):
-        results, ctx.function = function(values), function
-        ctx.save_for_backward(values, results)
-        return results
-
-    @staticmethod
-    def backward(ctx, seeds):
-        values, results = ctx.saved_tensors
-        with torch.enable_grad():
-            inputs = values.detach().requires_grad_()
-            (slopes,) = torch.autograd.grad(ctx.function(inputs).sum(), inputs)
-        (text_values, baseline_values), (high, low) = values.chunk(2), results.chunk(2)
-        way = text_values - baseline_values
-        multiplier = torch.where(way.abs() < SAME, slopes.chunk(2)[0], (high - low) / way)
-        return seeds * torch.cat([multiplier, multiplier]), None
-
-
 class _Rescaling(TorchFunctionMode):
-    """Within, tanh, sigmoid and ReLU of what has a gradient obey the rescale rule."""
+    """Within, the slope of tanh, sigmoid and ReLU of what has a gradient is a difference quotient: of texts and, behind
+    them, of their baselines.
+    """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func in NONLINEARITIES and args[0].requires_grad:
-            return _Rescaled.apply(args[0], func)
-        return func(*args, **(kwargs or {}))
+        if func not in NONLINEARITIES or not args[0].requires_grad:
+            return func(*args, **(kwargs or {}))
+        with torch.enable_grad():
+            inputs = args[0].detach().requires_grad_()
+            results = func(inputs)
+            (slopes,) = torch.autograd.grad(results.sum(), inputs)
+        (text_values, baseline_values), (high, low) = inputs.detach().chunk(2), results.detach().chunk(2)
+        way = text_values - baseline_values
+        multiplier = torch.where(way.abs() < SAME, slopes.chunk(2)[0], (high - low) / way)
+        return results.detach() + torch.cat([multiplier, multiplier]) * (args[0] - inputs.detach())
 
 
 @register
@@ -214,13 +191,7 @@ class DeepLift(TargetMeasure):
 
     baseline: Baseline = "zero"
 
-    def check(self, subject, dataset) -> None:
-        """Raise ValueError where the model lacks the class or, for baseline="padding", a padding token."""
-        check_baseline(subject, self.baseline)
-        super().check(subject, dataset)
-
     def __call__(self, subject, batch) -> dict[str, list]:
-        self.check(subject, None)
         f = self.explained(subject, batch)
         line = input_line(subject, batch, f, self.baseline)
         count = len(line.end)

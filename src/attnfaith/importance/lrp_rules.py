@@ -2,21 +2,18 @@
 
 Shapes: B instances, T tokens, E embedding, H states, D units of one direction; leading and middle dimensions are free.
 
-Every function here gives the value that the model's own layer gives. Its backward pass carries g = R / value instead of a
-derivative, so that R = value * g is the relevance of whatever a gradient is asked of: one backward pass serves all layers.
-Constants are multiplied by `Rules.unit`, ones whose gradient is the relevance that ended in constants.
+Every function gives the value of the model's own layer. Its backward pass carries g = R / value, so that R = value * g is
+the relevance of whatever a gradient is asked of. Constants are multiplied by `Rules.unit`, ones whose gradient is the
+relevance that ended in constants.
 
 * dense layer, convolution, weighted sum: epsilon rule. R_i = sum_j x_i w_ij / (y_j + epsilon sign(y_j)) R_j, which is
   g_i = sum_j w_ij g_j |y_j| / (|y_j| + epsilon). A bias keeps its part b_j of y_j, epsilon absorbs its own.
 * nonlinearity y = f(x), unit by unit: R passes, g_x = g_y y / x.
-* gate times signal: all relevance goes to the signal, none to what the gate is computed from (gate held fixed).
-* attention, also self-attention: the weights are a gate. Layer normalisation: its divisor is held fixed.
+* gate times signal: all relevance goes to the signal. Attention, also self-attention: the weights are a gate.
+* layer normalisation: its divisor is held fixed.
 
-Source: Bach et al. 2015 (epsilon); Arras et al. 2017 and 2019 (gates, recurrent steps); Ali et al. 2022 (self-attention,
-layer normalisation).
+Source: Bach et al. 2015; Arras et al. 2017 and 2019 (gates, recurrent steps); Ali et al. 2022 (self-attention, norms).
 """
-
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -182,16 +179,8 @@ def check_rules(classifier) -> None:
             )
 
 
-class Read(NamedTuple):
-    """A batch read by the rules: logits (B,C), states (B,T,H) with their mask (B,T)."""
-
-    logits: torch.Tensor
-    hidden: torch.Tensor
-    mask: torch.Tensor
-
-
-def read_by_rules(model, batch, embedded, rules) -> Read:
-    """The stages of a classifier, from embeddings (B,L,E), by rules."""
+def read_by_rules(model, batch, embedded, rules) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A classifier's logits (B,C), states (B,T,H) and their mask (B,T), from embeddings (B,L,E), by rules."""
     text = text_of(batch)
     with torch.no_grad():
         _, present, mask, query = model.model.texts(
@@ -211,4 +200,4 @@ def read_by_rules(model, batch, embedded, rules) -> Read:
     allowed = with_answers(query, batch.get("answer_mask"), model.num_labels)
     attention = model.attend(hidden.detach(), mask, query)
     logits = rules.decoded(model.decoder, rules.pooled(hidden, attention), query)
-    return Read(logits + answer_bias(allowed, logits), hidden, mask)
+    return logits + answer_bias(allowed, logits), hidden, mask

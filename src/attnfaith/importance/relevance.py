@@ -173,16 +173,16 @@ def relevance(subject, batch, *, target="predicted", output: str = "logit", epsi
     with differentiable(subject):
         embedded = subject.embed(batch).detach().requires_grad_()
         unit = torch.ones(len(embedded), dtype=torch.float64, device=embedded.device, requires_grad=True)
-        read = read_by_rules(subject.classifier, batch, embedded, Rules(epsilon, unit))
-        tops = read.logits.detach().requires_grad_()
+        logits, states, mask = read_by_rules(subject.classifier, batch, embedded, Rules(epsilon, unit))
+        tops = logits.detach().requires_grad_()
         values = target_output(tops.detach(), batch, target, output)(tops)
         (slopes,) = torch.autograd.grad(values.sum(), tops)
-        inputs = [embedded, unit, read.hidden]
-        embedded_slopes, constants, hidden_slopes = gradients((read.logits * slopes).sum(), inputs)
-    places, hidden = value_times_slope(embedded, embedded_slopes), value_times_slope(read.hidden, hidden_slopes)
+        inputs = [embedded, unit, states]
+        embedded_slopes, constants, hidden_slopes = gradients((logits * slopes).sum(), inputs)
+    places, hidden = value_times_slope(embedded, embedded_slopes), value_times_slope(states, hidden_slopes)
     items, belongs = subject.items(batch), inside(subject, batch)
     tokens, explained = item_sums(places.masked_fill(~belongs, 0), items), values.detach()
-    return Relevance(tokens, hidden, read.mask, explained, explained - places.sum(1) - constants)
+    return Relevance(tokens, hidden, mask, explained, explained - places.sum(1) - constants)
 
 
 @register

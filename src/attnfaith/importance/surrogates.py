@@ -60,39 +60,32 @@ class _Surrogate(TargetMeasure):
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
         captum()
-        f = self.explained(subject, batch)
+        f, dtype = self.explained(subject, batch), torch.get_default_dtype()
         fitted, residuals = [], []
         for row, (name, length) in enumerate(zip(batch["instance_id"], token_counts(subject, batch), strict=True)):
             scores, residual = np.zeros(0), 0.0
             if length:
-                value = _Value(subject, batch.alone(row), f[row : row + 1], self.absent)
+                text, own, broken = batch.alone(row), f[row : row + 1], []
+
+                def value(parts, text=text, own=own, broken=broken):
+                    different, place = np.unique(parts.numpy().astype(bool), axis=0, return_inverse=True)
+                    with default_dtype(dtype):
+                        (logits,) = read_parts(subject, text, [different], self.absent)
+                    values = own(torch.from_numpy(logits[None]).to(subject.device))[0].cpu()
+                    broken += [True] * (not values.isfinite().all())
+                    return values.nan_to_num()[place.reshape(-1)]
+
                 ends = value(torch.stack([torch.zeros(length), torch.ones(length)]))
                 scores = np.diff(ends.numpy())  # of one item, all of the difference
-                if length > 1 and not value.broken:
+                if length > 1 and not broken:
                     with drawing(int(generator(seed, name, self.name).integers(2**63))):
                         scores = self.fit(value, length)
-                if value.broken:
+                if broken:
                     scores = np.full(length, np.nan)
                 residual = float(scores.sum() - (ends[1] - ends[0]))
             fitted.append(scores.astype(np.float32))
             residuals.append(residual)
         return dict(zip(self.columns, (fitted, residuals), strict=False))
-
-
-class _Value:
-    """Parts (V,T) of a text, in 0 and 1, to what is explained of them, (V,) float64; `broken` once a value is not finite."""
-
-    def __init__(self, subject, batch, f, absent: str):
-        self.subject, self.batch, self.f, self.absent = subject, batch, f, absent
-        self.broken, self.dtype = False, torch.get_default_dtype()
-
-    def __call__(self, parts: torch.Tensor) -> torch.Tensor:
-        different, number = np.unique(parts.numpy().astype(bool), axis=0, return_inverse=True)
-        with default_dtype(self.dtype):
-            (logits,) = read_parts(self.subject, self.batch, [different], self.absent)
-        values = self.f(torch.from_numpy(logits[None]).to(self.subject.device))[0].cpu()
-        self.broken |= not bool(values.isfinite().all())
-        return values.nan_to_num()[number.reshape(-1)]
 
 
 class _Linear:

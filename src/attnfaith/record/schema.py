@@ -37,9 +37,8 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,79}")
 class Column:
     """The description of a column of a record.
 
-    axes: names of its dimensions, outermost first: () a scalar per instance, ("T",) a value per token, ("C",) per class,
-        ("K", "C") per draw and class, ("M", "S") per measure of importance and share of the tokens, ("T", "W") per word of
-        each sentence; of sentence pairs, ("L", "A", "R", "G", "T") per layer, head, row, target word and source word.
+    axes: names of its dimensions, outermost first: () a scalar per instance, ("T",) a value per token, ("K", "C") per draw
+        and class, ("M", "S") per measure and share of the tokens, ("T", "W") per word of each sentence.
     dtype: Arrow type name of the innermost value; "category" for a text of few values.
     distribution: non-negative and summing to 1 along the last axis.
     signed: a negative value is evidence against what is explained.
@@ -48,7 +47,6 @@ class Column:
     nullable: a scalar that may be absent.
     tolerance: the largest difference that `attnfaith.reproduction` allows on another machine: of numbers, the mean
         difference over the mean absolute deviation of the column; of other values, the share of texts where they differ.
-        0 for what is copied from the data.
     needs: capabilities that a subject must have for this column, beside those of its measure; not kept in files.
     doc: the meaning.
     """
