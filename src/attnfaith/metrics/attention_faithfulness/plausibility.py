@@ -71,8 +71,7 @@ def random_precision(rationale: Sequence) -> np.ndarray:
     """Return the mean of `average_precision` over all orders of the tokens, [N]: what scores without any relation reach.
 
     With P of n tokens marked, the marked token at rank k has on average 1 + (k-1)(P-1)/(n-1) marked ones up to it; the
-    mean of that over k, with H = 1 + 1/2 + ... + 1/n, gives q + (1 - q) H/n with q = (P-1)/(n-1). More than
-    `constant_precision`, and markedly so for short texts.
+    mean of that over k, with H = 1 + 1/2 + ... + 1/n, gives q + (1 - q) H/n with q = (P-1)/(n-1).
     """
     gold, layout = flatten(rationale, "rationale")
     marked, n = _marked(gold, layout, "rationale"), np.maximum(layout.lengths, 1)

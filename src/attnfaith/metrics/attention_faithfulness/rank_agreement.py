@@ -31,7 +31,7 @@ def kendall_tau(x: Sequence, y: Sequence) -> tuple[np.ndarray, np.ndarray]:
 
     Equal to `scipy.stats.kendalltau` row by row: the p-value is exact without ties where n <= 33 or at most one pair is
     discordant (or concordant), else from the normal approximation with the variance corrected for ties. No correction for
-    testing many instances. Memory n per row and time n^2, at bytes: 0.3 ms for 1,000 tokens. In blocks of similar length.
+    testing many instances.
     """
     x, y, layout = flatten_pair(x, y, ("x", "y"))
     tau, p_value = np.full((2, len(layout)), np.nan)
@@ -163,8 +163,7 @@ def tie_ceiling(x: Sequence, y: Sequence) -> np.ndarray:
     """Return the largest |tau-b| that the ties of x and y allow, [N] in 0..1: sqrt(min(n0-n1, n0-n2) / max(n0-n1, n0-n2)).
 
     Proof. Let a = n0 - n1 and b = n0 - n2 be the pairs not tied in x and in y. A concordant or discordant pair is tied
-    in neither, so |P - Q| <= P + Q <= min(a, b). Hence |tau-b| = |P - Q| / sqrt(ab) <= min(a, b) / sqrt(ab). An attention
-    with s distinct weights above zero, out of n, against scores without ties: sqrt(1 - (n-s)(n-s-1) / (n(n-1))).
+    in neither, so |P - Q| <= P + Q <= min(a, b). Hence |tau-b| = |P - Q| / sqrt(ab) <= min(a, b) / sqrt(ab).
     """
     x, y, layout = flatten_pair(x, y, ("x", "y"))
     ceiling = np.full(len(layout), np.nan)

@@ -42,9 +42,8 @@ def top_k_overlap(attention: Sequence, importance: Sequence, share: float = 0.2)
 def support_auprc(attention: Sequence, importance: Sequence) -> tuple[np.ndarray, np.ndarray]:
     """Return the average precision of importance as a guess at the support of attention (weights above zero), per row.
 
-    Returns (precision [N] in 0..1, chance [N] in 0..1), float64: `average_precision`, 1 where every token of the support has
-    more importance than every other, and `random_precision`, its mean over all orders of the tokens. Both are NaN for
-    undefined rows and where every token is in the support, as always under softmax, or none.
+    Returns (precision [N] in 0..1, chance [N] in 0..1), float64: `average_precision` and `random_precision`. Both are NaN
+    for undefined rows and where every token is in the support, as always under softmax, or none.
     """
     attention, importance, layout = flatten_pair(attention, importance, ("attention", "importance"))
     support = np.where(np.isnan(attention), np.nan, attention > 0)
