@@ -38,7 +38,7 @@ def test_one_measure_of_one_text_enters_few_files_and_functions(tiny_model, tmp_
     words.save_pretrained(tmp_path / "model")
 
     def measure():
-        loading._open_folder.cache_clear()
+        loading._from_folder.cache_clear()
         attnfaith.measure(tmp_path / "model", ["a text"], measures=["leave_one_out"], progress=False)
 
     measure()  # what is imported once is no part of the walk
