@@ -17,7 +17,6 @@ from attnfaith.record.io import (
     check_one_version,
     concatenate,
     equal,
-    is_current,
     load,
     plain,
     rows,
@@ -57,7 +56,7 @@ __all__ = (
     + ["PENALTY_FIELDS", "REPEATS", "SEQUENCE_COLUMNS", "UNKNOWN", "UNKNOWN_SEED", "VERSION"]
     + ["Column", "Identity", "RecordError"]
     + ["as_columns", "build", "check_one_version", "column_of", "common_columns", "concatenate", "equal"]
-    + ["from_row", "has_classes", "is_current", "list_lengths", "load", "model_fields", "objective_fields"]
+    + ["from_row", "has_classes", "list_lengths", "load", "model_fields", "objective_fields"]
     + ["of_sequences", "plain", "projection_label", "ragged", "rows", "save", "schema_of", "settings"]
     + ["training_fields", "validate", "with_settings", "words_of"]
 )

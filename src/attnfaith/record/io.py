@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import attnfaith
 from attnfaith.record.schema import (
     VERSION,
     VERSION_KEY,
@@ -63,11 +62,6 @@ def _shaped(flat: np.ndarray, bounds: list[np.ndarray], start: int, stop: int, w
 def series(version: str) -> str:
     """Return major.minor of a version of the package: numbers change with these only, so records of a series compare."""
     return ".".join(version.split(".")[:2])
-
-
-def is_current(table: pa.Table | pa.Schema) -> bool:
-    """Whether this series of the package measured all cells of a record."""
-    return all(series(part["version"]) == series(attnfaith.__version__) for part in settings(table))
 
 
 def check_one_version(
