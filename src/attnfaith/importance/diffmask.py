@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -185,14 +185,6 @@ def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Ca
 # ------------------------------------------------------------------------------------------------ the training
 
 
-class Masked(NamedTuple):
-    """What a mask does to each instance (B,)."""
-
-    divergence: torch.Tensor  # KL(p || p masked) in nats
-    open: torch.Tensor  # the mean over its tokens of P(open)
-    same: torch.Tensor  # 1 where the predicted class stays, else 0
-
-
 def train_gates(
     subject: Subject, rows, validation, measure: DiffMask, seed: int, say=lambda line: None
 ) -> tuple[Gates, list[dict]]:
@@ -230,9 +222,8 @@ def train_gates(
             by_layer = [[] for _ in gates.sizes]
             for batch in _batches(subject, rows, random.permutation(len(rows)), measure.batch_size):
                 layer = int(random.integers(len(gates.sizes)))
-                masked = _mask(subject, gates, batch, layer, noise, whole)
-                divergence = masked.divergence.mean()
-                (multipliers[layer].item() * (divergence - measure.margin) + masked.open.mean()).backward()
+                divergence, opened, same = (part.mean() for part in _mask(subject, gates, batch, layer, noise, whole))
+                (multipliers[layer].item() * (divergence - measure.margin) + opened).backward()
                 optimizer.step()
                 optimizer.zero_grad()
                 schedule.step()
@@ -241,7 +232,7 @@ def train_gates(
                 above = min(max(divergence.item() - measure.margin, BELOW), ABOVE)
                 multipliers[layer] *= math.exp(MULTIPLIER_RATE * above)
                 multipliers.clamp_(LEAST_MULTIPLIER, MOST_MULTIPLIER)
-                numbers = [part.mean().item() for part in (masked.divergence, multipliers[layer], masked.open, masked.same)]
+                numbers = [part.item() for part in (divergence, multipliers[layer], opened, same)]
                 if not all(map(math.isfinite, numbers)):
                     raise ValueError(
                         f"the training of gates diverged in epoch {epoch}, layer {layer} (divergence {numbers[0]:g}, "
@@ -292,8 +283,10 @@ def _batches(subject: Subject, rows, order: np.ndarray, size: int) -> Iterator:
         yield subject.collate(rows.select(order[start : start + size].tolist()).to_list())
 
 
-def _mask(subject: Subject, gates: Gates, batch, layer: int, noise: torch.Generator, logits: dict) -> Masked:
-    """Mask a batch at a layer by gates that are drawn. logits: of whole texts by instance, filled as they are read."""
+def _mask(subject: Subject, gates: Gates, batch, layer: int, noise: torch.Generator, logits: dict) -> tuple:
+    """Mask a batch at a layer by gates that are drawn: of each instance (B,) KL(p || p masked) in nats, the mean over its
+    tokens of P(open), and 1 where the predicted class stays. logits: of whole texts by instance, filled as they are read.
+    """
     states, mask, names = states_of(subject, batch), subject.attendable(batch), batch["instance_id"]
     if any(name not in logits for name in names):
         with torch.no_grad():
@@ -303,7 +296,7 @@ def _mask(subject: Subject, gates: Gates, batch, layer: int, noise: torch.Genera
     uniform = torch.rand(gate_logits.shape, generator=noise, dtype=torch.float32).clamp(1e-6, 1 - 1e-6)
     masked = gates.masked(subject, batch, sampled(gate_logits, uniform.to(gate_logits.device)).prod(2)).float()
     opened = torch.where(mask, log_open(gate_logits).sum(2).exp(), 0.0).sum(1) / mask.sum(1)
-    return Masked(divergence_of(whole, masked), opened, (whole.argmax(1) == masked.argmax(1)).float())
+    return divergence_of(whole, masked), opened, (whole.argmax(1) == masked.argmax(1)).float()
 
 
 def divergence_of(whole: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
