@@ -5,7 +5,7 @@ from transformers import AutoTokenizer
 
 from attnfaith.data.impermissible import check_marks, mark_words, without
 from attnfaith.data.subwords import encode_for_classifier
-from attnfaith.data.tokenization import build_tokenizer, by_words, encode
+from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.support.errors import DatasetError
 from tests import subword_tokenizers
 from tests.splits import rows
@@ -55,7 +55,6 @@ def test_words_of_sentences_are_marked_and_marks_between_are_not():
     encoded = encode(marked_rows(texts, [[1, 0, 0, 0, 0, 1, 0]]), tokenizer)
     words = tokenizer.convert_ids_to_tokens(encoded[0]["input_ids"])
     assert [word for word, mark in zip(words, encoded[0]["impermissible"], strict=True) if mark] == ["she", "he"]
-    assert by_words(encoded)[0]["impermissible"] == encoded[0]["impermissible"]
 
 
 @pytest.mark.parametrize("marks", [[1], [0, 2], [0, None], "01", None])

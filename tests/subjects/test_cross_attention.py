@@ -82,7 +82,7 @@ def test_recurrent_translators_read_edited_weights(recurrence, projection):
     for step, word in enumerate(embedded.unbind(1)):
         context = torch.einsum("bs,bsh->bh", weights[:, 0, 0, step], encoded.last_hidden_state)
         if recurrence == "luong":
-            state = model.decoder.layer(embedded, model.decoder.start(encoded.pooler_output))[:, step]
+            state = model.decoder.layer(embedded, model.decoder.start(encoded.pooler_output).unsqueeze(0))[0][:, step]
         else:
             state = model.decoder.cell(torch.cat([word, context], 1), state)
         layer = model.read_out

@@ -14,7 +14,7 @@ from attnfaith.data.in_memory import encoded_in_memory
 from attnfaith.data.scripts import LETTERS
 from attnfaith.data.tokenization import encoded_columns, text_positions
 from attnfaith.record import CONTINUES, REPEATS
-from attnfaith.support.errors import DatasetError, excerpt
+from attnfaith.support.errors import DatasetError
 
 
 BLANK = "\u2581"
@@ -155,55 +155,3 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None):
     types |= dict.fromkeys(("text_of_token", "token_type_ids", "impermissible"), numbers)
     types |= {"labels": pa.int64(), "length": pa.int64(), "truncated": pa.bool_()}
     return encoded_in_memory(dataset, encode, types)
-
-
-# ------------------------------------------------------------------------------------------------ removal
-
-
-def without_tokens(
-    parts: Sequence[str], ids: Sequence[int], stays: Sequence[bool], tokenizer, marks: Sequence[int] | None = None
-) -> list[tuple[str, list[int]]]:
-    """Return a text, or a pair, without the characters of the tokens that do not stay; markers always stay.
-
-    ids, stays, marks (None: all 0): of all input positions [L]. Each text comes with the marks of its characters: the
-    largest mark of the tokens that cover a character. A text that was cut holds only what was read. White space on both
-    sides of removed characters becomes that of one side.
-
-    Raises DatasetError where these are not the tokens of this text, so that it cannot be rebuilt.
-    """
-    for options in ({"truncation": False}, {"truncation": True, "max_length": len(ids)}):
-        encoding = tokenizer(*parts, **options, padding=False, verbose=False).encodings[0]
-        if list(encoding.ids) == list(ids):
-            break
-    else:
-        raise DatasetError(f"the tokenizer does not make these tokens of {excerpt(parts[0])}, so it cannot be rebuilt")
-    texts, marks = [], [0] * len(ids) if marks is None else marks
-    for number, part in enumerate(parts):
-        spans = [
-            (span, stay, mark)
-            for span, stay, mark, sequence in zip(encoding.offsets, stays, marks, encoding.sequence_ids, strict=True)
-            if sequence == number and span[0] < span[1]
-        ]
-        text, character_marks = part[: max((end for (_, end), _, _ in spans), default=0)], [0] * len(part)
-        for (start, end), _, mark in spans:
-            character_marks[start:end] = [max(mark, value) for value in character_marks[start:end]]
-        places = _remaining_places(text, [(span, stay) for span, stay, _ in spans])
-        texts.append(("".join(text[place] for place in places), [character_marks[place] for place in places]))
-    return texts
-
-
-def _remaining_places(text: str, spans: Sequence[tuple[tuple[int, int], bool]]) -> list[int]:
-    """The places of the characters that stay."""
-    removed = [False] * len(text)
-    for (start, end), stay in sorted(spans, key=lambda pair: pair[1]):  # a character of two tokens stays with either
-        removed[start:end] = [not stay] * (end - start)
-    places, cut = [], False
-    for place, character in enumerate(text):
-        if removed[place]:
-            cut = True
-        elif not (cut and character.isspace() and (not places or text[places[-1]].isspace())):
-            places.append(place)
-            cut = False
-    while cut and places and text[places[-1]].isspace():
-        places.pop()
-    return places

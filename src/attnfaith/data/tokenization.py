@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from attnfaith.data.impermissible import check_marks
-from attnfaith.data.in_memory import encoded_in_memory, in_memory
+from attnfaith.data.in_memory import encoded_in_memory
 from attnfaith.data.scripts import LETTERS, STACKING, lacks_blanks
 from attnfaith.data.sentences import MARK, divide, mark_places, set_marks
 from attnfaith.support.errors import DatasetError, excerpt
@@ -297,7 +297,7 @@ def encoded_types() -> dict:
         # [T] words of the (first) text that are read; sentences, their words joined by blanks, where the tokenizer marks
         # sentences
         "tokens": words,
-        "words": pa.list_(words),  # [T][W] words of sentences (`by_words` makes rows of them)
+        "words": pa.list_(words),  # [T][W] words of sentences
         "length": pa.int32(),  # of input_ids
         "truncated": pa.bool_(),  # whether words were cut off
         "n_unknown": pa.int32(),  # number of the T tokens (words of T sentences) outside the vocabulary
@@ -358,25 +358,3 @@ def _word_columns(rows: Mapping, columns: Mapping, tokenizer) -> dict:
             ]
             more |= {"word_rationale": marks, "rationale": [list(map(max, text)) for text in marks]}
     return more
-
-
-def by_words(dataset):
-    """Return rows of `encode` over sentences as rows over words: tokens [T] are the words of all sentences, rationale [T]
-    their marks. Columns of words within sentences are left out.
-
-    Raises DatasetError for rows without sentences, and marks of sentences without marks of their words.
-    """
-    import pyarrow as pa
-
-    if "words" not in dataset.column_names:
-        raise DatasetError("The rows are not divided into sentences: encode them with a tokenizer that marks sentences.")
-    table, sources = dataset.with_format("arrow")[:], {"tokens": "words"}
-    if "rationale" in table.column_names:
-        sources["rationale"] = "word_rationale"
-        if "word_rationale" not in table.column_names:
-            raise DatasetError("The rows have 'rationale' of sentences and no 'word_rationale': encode the split anew.")
-    for name, source in sources.items():
-        inner = table.column(source).combine_chunks()  # lists of lists, whose inner ones are joined
-        joined = pa.ListArray.from_arrays(inner.values.offsets.take(inner.offsets), inner.values.values)
-        table = table.set_column(table.column_names.index(name), name, joined)
-    return in_memory(table.drop_columns(list(sources.values())))
