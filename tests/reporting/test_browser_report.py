@@ -188,6 +188,7 @@ def test_every_what_if_answers_as_the_library(page, cell):
 def test_a_weight_is_dragged_and_set_by_keys(page, cell):
     go_to(page, cell, LONG)
     own, bar = read_out(cell, LONG)[0], page.get_by_role("slider").nth(1)
+    bar.scroll_into_view_if_needed()
     box = bar.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.9)
     page.mouse.down()

@@ -77,22 +77,6 @@ def test_shades_follow_the_scores():
     ]
 
 
-@pytest.mark.parametrize(
-    ("target", "label", "text"),
-    [
-        ("predicted", 0, "of class 1 positive (predicted)"),
-        ("gold", None, "of no class"),
-        ({"of": 1, "against": 0}, 0, "of class 1 positive against class 0 negative"),
-    ],
-)
-def test_the_class_that_is_explained_is_named(target, label, text):
-    settings = {"label_names": ["negative", "positive"], "options": {"lime": {"target": target}}}
-    settings["columns"] = {f"importance_{name}": name for name in ("lime", "gradient")}
-    shown = ShownText(cell_of(lime=[2.0, -1.0, 0.0], gradient=[1, 2, 3], label=label, settings=settings), 0)
-    assert shown.explained == {"LIME": text} and text in shown.html() and f"LIME: {text}" in str(shown)
-    assert ("gold 0 negative (wrong)" in shown.html()) == (label == 0)
-
-
 def test_a_row_for_each_token():
     cell = cell_of(label=1, gradient=[-2.0, 4.0, 0.0], lime=[np.nan, 0.5, 2.0])
     assert str(ShownText(cell, 0)).splitlines()[0] == "one  (text 0 of 1)" and "label: 1" in str(ShownText(cell, 0))

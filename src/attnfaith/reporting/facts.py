@@ -1,7 +1,7 @@
 """Where a record comes from, by heading: data, training, measures and versions, for pages, cards and terminals."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
@@ -37,7 +37,7 @@ def record_facts(record: pa.Table) -> dict[str, object]:
         else:
             facts = _run_facts(settings["recipe"], settings["run"], settings)
         facts |= {
-            "classes": _some(f"{number} {name}" for number, name in enumerate(settings.get("label_names", ()))),
+            "classes": _some((f"{number} {name}" for number, name in enumerate(settings.get("label_names", ()))), ", "),
             "measured by": ", ".join(settings["producers"]) or "nothing beside its predictions",
             "weights (SHA-256)": settings["model"][:16],
         }
@@ -75,10 +75,10 @@ def _set_keys(section: Mapping) -> str:
     )
 
 
-def _some(parts) -> str:
+def _some(parts: Iterable[str], separator: str = "; ") -> str:
     parts = list(parts)
     more = [f"and {len(parts) - MOST_CLASSES:,} more"] if len(parts) > MOST_CLASSES else []
-    return "; ".join([*parts[:MOST_CLASSES], *more])
+    return separator.join([*parts[:MOST_CLASSES], *more])
 
 
 def translation_in_words(scores: Mapping) -> str:

@@ -6,13 +6,13 @@ page's colour, so that every word on a shade can be read (WCAG >= 4.5).
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from attnfaith.reporting.cells import PREFIX, Cell, main_measures, measure_label, name_class, reference_measure
+from attnfaith.reporting.cells import Cell, main_measures, measure_label, name_class, reference_measure
 from attnfaith.reporting.style import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALETTE
 
 
@@ -111,20 +111,6 @@ def direction_of(tokens: Iterable[str]) -> str:
 def class_label(cell: Cell, number: int) -> str:
     """A class for reading, such as "1 positive", with nothing unseen in it."""
     return visible(name_class(str(number), cell.class_names))
-
-
-def explained_class(cell: Cell, row: int, measure: str) -> str:
-    """The class that the scores of a measure explain, in words such as "of class 1 positive"; "" without a target."""
-    producer = cell.settings.get("columns", {}).get(PREFIX + measure, "")
-    target = cell.settings.get("options", {}).get(producer, {}).get("target")
-    if target is None:
-        return ""
-    if isinstance(target, Mapping):
-        return f"of class {class_label(cell, target['of'])} against class {class_label(cell, target['against'])}"
-    if target not in ("gold", "predicted"):
-        return f"of class {class_label(cell, target)}"
-    number = cell.labels[row] if target == "gold" else cell.predicted[row]
-    return "of no class" if np.isnan(number) else f"of class {class_label(cell, int(number))} ({target})"
 
 
 def heat_measures(cell: Cell) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell, describe, main_measures, measure_label, undefined
-from attnfaith.reporting.heatmap import SHADES, Example, example, explained_class, heat_measures, middle_text, signed
+from attnfaith.reporting.heatmap import SHADES, Example, example, heat_measures, middle_text, signed
 from attnfaith.reporting.html import template
 from attnfaith.reporting.sections import agreement
 from attnfaith.reporting.sections.performance import accuracy_in_words
@@ -58,12 +58,6 @@ class ShownText:
     def example(self) -> Example:
         return example(self.cell, self.row, self.names)
 
-    @cached_property
-    def explained(self) -> dict[str, str]:
-        """The class that the scores of each measure explain, by its label; without those that explain none."""
-        targets = {measure_label(name): explained_class(self.cell, self.row, name) for name in self.names[1:]}
-        return {label: target for label, target in targets.items() if target}
-
     @property
     def taus(self) -> list[tuple[str, str]]:
         """Kendall's tau of attention with each measure that is shown."""
@@ -81,7 +75,6 @@ class ShownText:
             f"{text.instance_id}  (text {self.row} of {len(cell):,})",
             describe(cell.heading),
             f"predicted: {text.predicted} ({text.probability:.2f})   label: {text.label or 'unknown'}",
-            *(f"{label}: {target}" for label, target in self.explained.items()),
         ]
         if text.query is not None:
             lines.append(f"second text, which nothing attends to: {' '.join(text.query)}")

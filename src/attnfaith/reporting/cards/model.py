@@ -39,16 +39,6 @@ BIBTEX: dict[str, str] = {
 CITED: dict[str, dict[str, list[str]]] = yaml.safe_load((_FOLDER / "citations.yaml").read_text(encoding="utf-8"))
 """Kind (data set, encoder, …) -> name -> keys of its papers."""
 DECIMALS = 6  # of numbers in metadata
-ENCODERS = {
-    "bilstm": "a bidirectional LSTM",
-    "bigru": "a bidirectional GRU",
-    "lstm": "an LSTM that reads onward",
-    "orthogonal_lstm": "an LSTM that reads onward, each state without its part along the mean of those before",
-    "transformer": "a small Transformer",
-    "cnn": "parallel convolutions",
-    "average": "one layer on each word alone",
-    "embedding": "the word vectors themselves",
-}
 PROJECTIONS = {
     "softmax": "softmax: every word gets some weight",
     "uniform": "none: all words get the same weight",
@@ -111,8 +101,7 @@ def model_card(
         name=name,
         repo_id=Markdown(repo_id),
         identity=public(cell.heading),
-        encoder=ENCODERS.get(identity.encoder, identity.encoder)
-        + (", once over the words of a sentence and once over sentences" if identity.hierarchy == "sentence" else ""),
+        hierarchical=identity.hierarchy == "sentence",
         projection=PROJECTIONS.get(identity.projection, f"{cell.heading['projection']}: words can get no weight at all"),
         penalties=[
             Markdown(words.format(f"{weight:g}")) for key, words in PENALTIES.items() if (weight := getattr(identity, key))
