@@ -63,11 +63,5 @@ def train_gates(
         rows, held_out = rows.select(np.sort(order[count:])), rows.select(np.sort(order[:count]))
     rows = rows.select(draw(np.arange(len(rows)), training.train_texts, seed, "train"))
     held_out = held_out.select(draw(np.arange(len(held_out)), training.validation_texts, seed, "validation"))
-    try:
-        return train(
-            subject, rows, held_out, Path(output), seed=seed, say=print if progress else lambda line: None, **settings
-        )
-    except AttnfaithError:
-        raise
-    except ValueError as error:
-        raise AttnfaithError(f"diffmask: {error}") from error
+    say = print if progress else lambda line: None
+    return train(subject, rows, held_out, Path(output), seed=seed, say=say, **settings)

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import yaml
 from huggingface_hub import EvalResult, ModelCardData
-from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from attnfaith import record as records
 from attnfaith.record import Identity
@@ -78,22 +77,20 @@ def model_card(
     taken from the first. repo_id: "owner/name". dataset: what `attnfaith.data.registry.facts` knows about it. records_repo,
     results_repo: the data set repositories that are pushed beside it.
 
-    Raises ReportError for a name that the Hub does not allow, and for records of different weights.
+    Raises ReportError for records of different weights.
     """
-    try:
-        validate_repo_id(repo_id)
-    except HFValidationError as error:
-        raise ReportError(str(error)) from error
-    owner, _, name = repo_id.rpartition("/")
-    if not owner:
-        raise ReportError(f"{repo_id!r} is no name of a repository: give owner/name")
     settings = [next(iter(records.settings(table)), {}) for table in tables]
     if len(tables) > 1 and len({part.get("model", place) for place, part in enumerate(settings)}) > 1:
         raise ReportError(f"the {len(tables)} records are not of the same weights: a card is about one model")
     cells = [one_cell(table).of_inputs for table in tables]
     cell = cells[0]
     numbers = {key: row for other in reversed(cells) for key, row in card_numbers(other).items()}
-    recipe, names, chart = public(settings[0].get("recipe", {})), cell.class_names, measures_chart(cells)
+    name, recipe, names, chart = (
+        repo_id.rpartition("/")[2],
+        public(settings[0].get("recipe", {})),
+        cell.class_names,
+        measures_chart(cells),
+    )
     figure = f"figures/{name}-answer.svg"
     identity = cell.identity
     text = template("model_card.md.j2").render(
