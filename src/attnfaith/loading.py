@@ -85,7 +85,7 @@ def load_subject(
         folder = model_folder(model, revision, code=trust_remote_code)
         name = str(model) if revision is None else f"{model}@{revision}"
         subject = _from_folder.__wrapped__(folder, name, device_of(device), trust_remote_code)
-    return _with_attention(subject, attention)
+    return subject if attention is None else _with_attention(subject, attention)
 
 
 def open_subject(model, *, device=None, attention=None, tokenizer=None) -> "Subject":
@@ -96,23 +96,20 @@ def open_subject(model, *, device=None, attention=None, tokenizer=None) -> "Subj
     files = [file for file in (*folder.iterdir(), *(_run_of(folder) / name for name in (STATE, RECIPE))) if file.is_file()]
     stamps = tuple(sorted((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files))
     key = (stamps, threading.get_ident())  # each thread has its own
-    return _with_attention(_from_folder(folder, str(model), device_of(device), False, key), attention)
+    subject = _from_folder(folder, str(model), device_of(device), False, key)
+    return subject if attention is None else _with_attention(subject, attention)
 
 
 @lru_cache(maxsize=1)
 def _from_folder(folder: Path, name: str, device, trusted: bool, key: tuple = ()) -> "Subject":
+    from attnfaith.subjects import sequence_subject, subject_of
+
     training = _training(_run_of(folder))
-    subject = _subject(load_model(folder, trust_remote_code=trusted).to(device).eval())
+    model = load_model(folder, trust_remote_code=trusted).to(device).eval()
+    subject = sequence_subject(model) if translates(vars(model.config)) else subject_of(model)
     subject.tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
     subject.origin = Origin(name, training)
     return subject
-
-
-def _subject(model) -> "Subject":
-    from attnfaith.subjects import sequence_subject, subject_of
-    from attnfaith.subjects.translator import is_sequence_model
-
-    return sequence_subject(model) if is_sequence_model(model) else subject_of(model)
 
 
 def device_of(device):
@@ -139,16 +136,14 @@ def origin_of(subject: "Subject") -> Origin:
 
 
 def _with_attention(subject: "Subject", attention) -> "Subject":
-    if attention is None:
-        return subject
     if not hasattr(subject, "shown_by"):
         raise ModelError(f"attention={excerpt(attention)}: {subject.kind} have one attention only: leave it out")
     return subject.shown_by(attention)
 
 
 def _from_object(model, tokenizer, device) -> "Subject":
-    from attnfaith.subjects import Pooled, subject_of, unwrapped
-    from attnfaith.subjects.translator import SequenceSubject
+    from attnfaith.subjects import Pooled, sequence_subject, subject_of, unwrapped
+    from attnfaith.subjects.translator import SequenceSubject, is_sequence_model
 
     if hasattr(model, "model") and hasattr(model, "tokenizer") and not hasattr(model, "capabilities"):  # a pipeline
         model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
@@ -162,7 +157,7 @@ def _from_object(model, tokenizer, device) -> "Subject":
         return subject
     if device is not None and hasattr(model, "to"):
         model = model.to(device)
-    subject = _subject(model)
+    subject = sequence_subject(model) if is_sequence_model(model) else subject_of(model)
     source = str(getattr(model.config, "_name_or_path", "") or "")
     if tokenizer is None and not source:
         raise ModelError(
