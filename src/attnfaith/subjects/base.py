@@ -67,10 +67,9 @@ class ModelSubject:
         """A batch from texts, or from pairs (text, second text)."""
         return self.collate(self.rows(texts_in_memory(texts)).to_list())
 
-    def check_tokenizer(self) -> None:
-        """Raise SubjectError where the subject has no tokenizer."""
-        if self.tokenizer is None:
-            raise SubjectError(f"texts need the model's tokenizer: {type(self).__name__}(model, tokenizer)")
+    def without_tokenizer(self) -> SubjectError:
+        """The error of a subject that needs a tokenizer and has none."""
+        return SubjectError(f"texts need the model's tokenizer: {type(self).__name__}(model, tokenizer)")
 
     def tokenizer_digest(self) -> str | None:
         """A fingerprint of how the tokenizer divides texts; None without a tokenizer."""

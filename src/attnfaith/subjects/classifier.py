@@ -148,7 +148,8 @@ class SelfAttention(ModelSubject):
         return frozenset(number for numbers in several for number in numbers if number is not None)
 
     def rows(self, texts):
-        self.check_tokenizer()
+        if self.tokenizer is None:
+            raise self.without_tokenizer()
         rows = encode_for_classifier(texts, self.tokenizer, max_length=self.max_length)
         check_ids(rows["input_ids"], vocabulary_size(self.model))
         end = self.end_token_id

@@ -92,7 +92,8 @@ class Pooled(PackageSubject):
 
     def rows(self, texts):
         """Texts of a hierarchical model are divided into sentences."""
-        self.check_tokenizer()
+        if self.tokenizer is None:
+            raise self.without_tokenizer()
         pairs = "text_pair" in texts.column_names
         if pairs and self.config.query != "text":
             raise SubjectError("these are pairs, and the model reads single texts")

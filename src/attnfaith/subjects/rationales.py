@@ -33,7 +33,8 @@ class Rationales(PackageSubject):
     )
 
     def rows(self, texts):
-        self.check_tokenizer()
+        if self.tokenizer is None:
+            raise self.without_tokenizer()
         if "text_pair" in texts.column_names:
             raise SubjectError("these are pairs, and the model reads single texts")
         if self.config.text_config is None:

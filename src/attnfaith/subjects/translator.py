@@ -85,7 +85,8 @@ class SequenceSubject(ModelSubject):
         Raises SubjectError without a tokenizer, and for tokens that the model does not know; DatasetError for pairs that
         cannot be encoded.
         """
-        self.check_tokenizer()
+        if self.tokenizer is None:
+            raise self.without_tokenizer()
         limit = position_limit(self)
         rows = encode_for_model(pairs, self.tokenizer, max_source=limit, max_target=limit, end=self.end_token_id)
         self.check(rows)
