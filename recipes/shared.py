@@ -8,7 +8,7 @@ Numbers   `values`: a number per text, seeds x texts. `estimate`: its mean, inte
           `verdict`: one word for it; `answer`: both.
 Published `read_published`, `for_stand_ins`; `over_seeds` and `join_published`: ours beside theirs.
 Figures   `interval_figure`: numbers with their intervals. `panels`: the shortest names that tell models apart.
-Pages     `page_texts`: tables as a page shows them, and `made_by`, which code made the records.
+Pages     `page_parts`: tables as a page shows them, and `made_by`, which code made the records.
 
 Shapes: S seeds, N texts. NaN: undefined.
 """
@@ -29,10 +29,10 @@ import pandas as pd
 from attnfaith.record import Identity
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.cells import CELL, Cell
+from attnfaith.reporting.html import Grid
 from attnfaith.reporting.style import PALETTE, own_style, titled_figure
 from attnfaith.stats import LEVEL, Estimate, over_seeds_of_texts
 from attnfaith.support.errors import counted
-from attnfaith.support.escaping import Markdown, markdown, markdown_table
 
 
 if TYPE_CHECKING:
@@ -302,25 +302,25 @@ def interval_figure(
     return figure
 
 
-def page_texts(
+def page_parts(
     results: Mapping[str, pd.DataFrame], pages: Mapping[str, Mapping[str, str]], cells: Sequence[Cell], made: str = "made"
-) -> dict[str, str]:
-    """What a page shows, by file name: each table of `pages` that has rows (`page_table`), its word vectors without their
-    scale or digest, and the line of `made_by`.
+) -> dict[str, dict]:
+    """The grids and texts of an `Analysis`: each table of `pages` that has rows (`page_grid`), its word vectors without
+    their scale or digest, and the line of `made_by`.
     """
-    texts = {f"{made}.md": made_by(cells)}
+    grids = {}
     for name, columns in pages.items():
         if name in results and len(table := results[name]):
             vectors = {"vectors": table["vectors"].str.partition("(")[0]} if "vectors" in table else {}
-            texts[f"{name}.md"] = page_table(table.assign(**vectors), columns)
-    return texts
+            grids[name] = page_grid(name.replace("_", " ").capitalize(), table.assign(**vectors), columns)
+    return {"grids": grids, "texts": {f"{made}.md": made_by(cells)}}
 
 
-def page_table(table: pd.DataFrame, columns: Mapping[str, str], digits: int = 2) -> str:
-    """A table as a page shows it, in Markdown.
+def page_grid(caption: str, table: pd.DataFrame, columns: Mapping[str, str], digits: int = 2) -> Grid:
+    """A table as a page shows it.
 
-    columns: heading to template, such as {"accuracy": "{accuracy} ± {accuracy_std}"}; a column of one number stands to the
-    right. Numbers that are not whole have `digits` decimals, undefined ones a dash.
+    columns: heading to template, such as {"accuracy": "{accuracy} ± {accuracy_std}"}; those before the first of one number
+    name a row. Numbers that are not whole have `digits` decimals, undefined ones a dash.
     """
     numeric = [
         bool(re.fullmatch(r"{\w+}", text)) and pd.api.types.is_numeric_dtype(table[text[1:-1]]) for text in columns.values()
@@ -328,14 +328,15 @@ def page_table(table: pd.DataFrame, columns: Mapping[str, str], digits: int = 2)
     lines = []
     for row in table.to_dict("records"):
         texts = {name: shown_number(value, digits) for name, value in row.items()}
-        lines.append([Markdown(_tidy(text.format_map(texts))) for text in columns.values()])
-    return markdown_table([[Markdown(head) for head in columns], *lines], numeric=numeric)
+        lines.append(tuple(_tidy(text.format_map(texts)) for text in columns.values()))
+    heads = numeric.index(True) if True in numeric else len(columns)
+    return Grid(caption, tuple(columns), tuple(lines), heads)
 
 
 def shown_number(value: object, digits: int = 2) -> str:
     """ ".80", "−.06", "1.00", "5,175", "yes"; "—" for an undefined number."""
     if isinstance(value, str):
-        return markdown(value)
+        return value
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if pd.isna(value):

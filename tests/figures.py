@@ -3,10 +3,11 @@
 import functools
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 from matplotlib.figure import Figure
 
-from attnfaith.reporting import sections, spec, style
+from attnfaith.reporting import sections, style
 
 
 drawn, rendered = sections.figures, style._rendered  # before a test puts `without_pixels` in its place
@@ -41,8 +42,9 @@ def one_small_figure(name="dispersion_by_scores"):
     """What can stand in for REPORT: in place of the figures of agreement and dispersion a small empty one of this name."""
 
     def figures(cell):
-        words = sections.figure_words(cell, name)
-        yield "agreement", spec.Drawing(name, lambda cell: Figure(figsize=(1, 1)), lambda cell: words)
+        words = next(drawing for _, drawing in drawn(cell) if drawing.name == name).words(cell)
+        draw = {"draw": lambda cell: Figure(figsize=(1, 1)), "words": lambda cell: words}
+        yield "agreement", SimpleNamespace(name=name, **draw)
         yield from ((section, drawing) for section, drawing in drawn(cell) if section not in ("agreement", "dispersion"))
 
     return figures

@@ -1,7 +1,6 @@
 """Records made by hand for sections of a report, and the contract of every section."""
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -192,9 +191,8 @@ def ten_tokens(falls):
 
 
 def whole(section, cell):
-    """The section's rows of `summary`, over all texts, by quantity."""
-    frame = render.summary([cell], [section])
-    return frame[frame["class"] == "overall"].set_index("quantity")
+    """The section's rows of `summary`, by quantity."""
+    return render.summary([cell], [section]).set_index("quantity")
 
 
 def check_section(section, cell):
@@ -221,23 +219,7 @@ def check_section(section, cell):
     assert all(sentence and "nan" not in sentence and "{" not in sentence for sentence in render.sentences(section, cell))
     if section.figure and section.figure.when(cell):
         assert section.figure.draw(cell).axes and all(section.figure.words(cell))
-    check_columns(section, cell)
-
-
-def check_columns(section, cell):
-    """A section depends on the columns that it names and on no others, and has nothing without the columns that it needs."""
-    table = cell.table
-    if "importance_x" not in table.column_names and "attention" in table.column_names:
-        table = table.append_column("importance_x", table.column("attention"))
-    cell = Cell(cell.identity, table)
-    read = {"instance_id", *records.IDENTITY_COLUMNS, "tokens", *section.columns(table.column_names)}
-    assert set(section.needs) <= read <= set(table.column_names)
-    bare = Cell(cell.identity, table.select([name for name in table.column_names if name in read]))
-    frames, again = (sections.frames([side], [section.name]) for side in (cell, bare))
-    assert frames and frames.keys() == again.keys()
-    for name, frame in frames.items():
-        pd.testing.assert_frame_equal(again[name], frame)
-    assert render.sentences(section, bare) == render.sentences(section, cell)
-    without = Cell(cell.identity, table.drop_columns([*section.needs, *set(section.one_of) & set(table.column_names)]))
+    left = set(cell.table.column_names) - {*section.needs, *section.one_of}
+    without = Cell(cell.identity, cell.table.select([name for name in cell.table.column_names if name in left]))
     assert render.frames(section, [without]) == {} and render.sentences(section, without) == []
     assert section.numbers(without) == {} and section not in sections.of_cell(without)

@@ -74,11 +74,8 @@ def test_holm_is_the_step_down_procedure(values):
         assert {value for value, p in zip(values, adjusted, strict=True) if p <= alpha} == rejected
 
 
-def test_holm_by_hand_and_values_that_are_no_p_value():
+def test_holm_by_hand():
     np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
-    for value in (-0.1, 1.5, np.inf):
-        with pytest.raises(ValueError, match=r"0\.\.1; given"):
-            holm([0.5, value])
 
 
 def test_a_share_has_wilsons_interval():
@@ -114,10 +111,9 @@ def test_an_estimate_leaves_out_undefined_numbers():
         assert np.isnan(nothing["x_ci_low"])
 
 
-@pytest.mark.parametrize("cached", [0, 1 << 25])
-def test_quotients_are_drawn_one_text_after_another(cached, monkeypatch):
-    monkeypatch.setattr("attnfaith.stats.BLOCK", 4000)
-    monkeypatch.setattr("attnfaith.stats.CACHED", cached)
+@pytest.mark.parametrize("block", [4000, 1 << 22])
+def test_quotients_are_drawn_one_text_after_another(block, monkeypatch):
+    monkeypatch.setattr("attnfaith.stats.BLOCK", block)
     generator, draws = np.random.default_rng(1), np.random.default_rng(2)
     above, below = generator.normal(size=300), generator.uniform(size=300)
     drawn = [(above[rows].sum() / below[rows].sum()) for rows in (draws.integers(0, 300, 300) for _ in range(60))]

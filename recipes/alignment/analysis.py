@@ -11,11 +11,11 @@ import pandas as pd
 from attnfaith.record import UNKNOWN_SEED
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import CELL, Cell
-from attnfaith.reporting.links import ATTENTION, POSITIONS, readings
+from attnfaith.reporting.links import ATTENTION, NONE, POSITIONS, readings
 from attnfaith.reporting.render import frame
 from attnfaith.reporting.sections.alignment import ANY, BY_LAYER, SECTION, WHOLE
 
-from ..shared import join_published, kinds, over_seeds, page_texts, read_published
+from ..shared import join_published, kinds, over_seeds, page_parts, read_published
 
 
 KEYS = ("dataset", "measure", "layer", "row", "rule", "statistic")
@@ -52,7 +52,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
         "rates": rates(chosen),
         "by_layer": by_layer(cells),
     }
-    return Analysis(results, page_texts(results, PAGES, cells))
+    return Analysis(results, **page_parts(results, PAGES, cells))
 
 
 def rates(chosen: pd.DataFrame) -> pd.DataFrame:
@@ -64,8 +64,14 @@ def rates(chosen: pd.DataFrame) -> pd.DataFrame:
 
 def by_layer(cells: Sequence[Cell]) -> pd.DataFrame:
     """The error rate of each measure by layer and row, each target word with its heaviest source word, mean over seeds."""
-    table = _named(frame(BY_LAYER, cells))
+    table = _named(_layers(cells))
     return table.groupby(["dataset", "model", "measure", "layer", "row"], as_index=False, sort=False)["error_rate"].mean()
+
+
+def _layers(cells: Sequence[Cell]) -> pd.DataFrame:
+    """The rows of the table of layers that are no single head's, of measures with layers or rows."""
+    table = frame(BY_LAYER, cells)
+    return table[(table["head"] == NONE)]
 
 
 def _named(table: pd.DataFrame) -> pd.DataFrame:
@@ -122,7 +128,7 @@ def beside_published(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataF
 
     Measured is NaN where our model has no such layer or measure. It is another model: numbers of layers need not be alike.
     """
-    rows = frame(BY_LAYER, cells).melt([*CELL, "measure", "layer", "row"], ["error_rate"], "statistic", "value")
+    rows = _layers(cells).melt([*CELL, "measure", "layer", "row"], ["error_rate"], "statistic", "value")
     measured = over_seeds(rows.assign(rule="target argmax"), [*KEYS, "encoder"])
     layers = published[published["measure"] != ALIGNER].rename(columns={"model": "published_model"})
     joined = join_published(layers, measured, KEYS)

@@ -26,7 +26,7 @@ from ..shared import (
     heading,
     join_published,
     kinds,
-    page_texts,
+    page_parts,
     read_published,
     summary,
     values,
@@ -72,7 +72,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     results = {"measures_ranking": ranking(groups, per_text), "signs": signs(groups), "reach": reach(cells)}
     if published is not None and len(results["measures_ranking"]):
         results["measures_published"] = beside_published(published, results["measures_ranking"])
-    return Analysis(results, page_texts(results, PAGES, cells))
+    return Analysis(results, **page_parts(results, PAGES, cells))
 
 
 def by_name(models: Models, test: str, results: Results) -> dict[str, np.ndarray]:

@@ -19,7 +19,7 @@ from attnfaith.reporting.sections import saliency
 from attnfaith.reporting.spec import per_cell
 
 from ..any_classifier import analysis as any_classifier
-from ..shared import KIND, kinds, page_texts
+from ..shared import KIND, kinds, page_parts
 
 
 ALLOWED = 0.01
@@ -60,8 +60,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     measures = any_classifier.ranking(kinds(cells), per_text, better)
     results = {"saliency_ranking": measures, "saliency_twins": twins(measures), "saliency_completeness": completeness(cells)}
     whole = measures[measures["measure"].isin(SHOWN) & ~measures["objective"].str.contains("erased")]
-    shown = page_texts(results | {"saliency_ranking": whole}, PAGES, cells)
-    return Analysis(results, shown)
+    return Analysis(results, **page_parts(results | {"saliency_ranking": whole}, PAGES, cells))
 
 
 def twins(measures: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import selection
 
-from ..shared import Models, kinds, page_texts, summary, values
+from ..shared import Models, kinds, page_parts, summary, values
 
 
 INTERVAL = "{mean} [{ci_low}, {ci_high}]"
@@ -38,7 +38,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     groups = kinds(cells)
     results = {"counting": counting(groups), "budgets": budgets(groups), "training": training(cells)}
     shown = results | {"budgets": results["budgets"][results["budgets"]["scores"].isin(SHOWN)]}
-    return Analysis(results, page_texts(shown, PAGES, cells))
+    return Analysis(results, **page_parts(shown, PAGES, cells))
 
 
 def counting(groups: Sequence[Models]) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from attnfaith.stats import holm
 from attnfaith.support.escaping import Markdown, markdown_table
 
 from .. import shared
-from ..shared import Twins, interval_figure, page_texts, panels, shown_number, twins
+from ..shared import Twins, interval_figure, page_parts, panels, shown_number, twins
 from . import attention_tests
 
 
@@ -52,8 +52,8 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not len(table):
         return Analysis({"interventions": table})
     results = {"interventions": table, "interventions_summary": summary_table(table)}
-    texts = page_texts(results, {"interventions_summary": PAGE}, cells) | {"by_test.md": by_test(table)}
-    return Analysis(results, texts, figures(table))
+    page = page_parts(results, {"interventions_summary": PAGE}, cells)
+    return Analysis(results, page["grids"], page["texts"] | {"by_test.md": by_test(table)}, figures(table))
 
 
 def plain_twin(identity: Identity) -> Identity:

@@ -15,8 +15,7 @@ from attnfaith.metrics.attention_faithfulness.divergences import total_variation
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.reporting import explanation_tests
 from attnfaith.reporting.cells import PREFIX, Cell, measure_label
-from attnfaith.reporting.sections import adversary, attention, changes, identifiability
-from attnfaith.reporting.sections.erasure import single_weight
+from attnfaith.reporting.sections import adversary, attention, changes, erasure, identifiability
 from attnfaith.reporting.spec import per_cell
 
 from ..shared import Twins
@@ -127,7 +126,7 @@ def of_section(per_text: Callable[[Cell], Mapping[str, np.ndarray]], name: str) 
 
 
 def of_largest(name: str) -> Callable[[Cell], np.ndarray]:
-    return lambda cell: getattr(single_weight(cell, "attention"), name)
+    return lambda cell: erasure.single_weight(cell, "attention")[name]
 
 
 ERASED = explanation_tests.NEEDS
@@ -145,7 +144,7 @@ TESTS: Mapping[str, AttentionTest] = {
     "permutation": AttentionTest("permuted weights: TVD", -1, permuted, ("permuted_probs",)),
     "adversary_exact": AttentionTest("exact adversary: JSD", 1, furthest_exact, ADVERSARY),
     "erasure_flip": AttentionTest("largest weight erased: decision changes", -1, of_largest("top_flips"), ERASURE),
-    "erasure_jsd": AttentionTest("largest weight erased, less random: JSD", -1, of_largest("delta"), ERASURE, most=2),
+    "erasure_jsd": AttentionTest("largest weight erased, less random: JSD", -1, of_largest("delta_jsd"), ERASURE, most=2),
     "minimal_flip_set": AttentionTest("smallest flipping set: share", 1, smallest_set, ("minimal_flip_size",)),
     "comprehensiveness": AttentionTest(
         "comprehensiveness, less random", -1, over_random("comprehensiveness"), ERASED, most=2

@@ -22,7 +22,7 @@ from ..shared import (
     for_stand_ins,
     heading,
     kinds,
-    page_texts,
+    page_parts,
     read_published,
     row_of,
     twins,
@@ -67,7 +67,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
         "reach": reach(cells),
         "questions": questions(cells),
     }
-    return Analysis(results, page_texts(results, PAGES, cells))
+    return Analysis(results, **page_parts(results, PAGES, cells))
 
 
 def tau(pair: str) -> Number:
@@ -116,7 +116,7 @@ def reach(cells: Sequence[Cell]) -> pd.DataFrame:
     the weight.
     """
     numbers = {"tvd": permuted(0), "flips": permuted(1), "search": furthest("search"), "exact": furthest("exact")}
-    numbers["one_token"] = furthest("exact", lambda way: np.where(np.isnan(way.jsd), np.nan, way.one_token > 0))
+    numbers["one_token"] = furthest("exact", lambda way: way.more["one_token"])
     return pd.DataFrame([row_of(models, numbers) for models in kinds([cell for cell in cells if adversary.ways(cell)])])
 
 

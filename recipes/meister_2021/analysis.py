@@ -14,7 +14,7 @@ from scipy.stats import kendalltau
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, measure_label
 
-from ..shared import Models, answer, heading, kinds, page_texts, paired, read_published, row_of, values
+from ..shared import Models, answer, heading, kinds, page_parts, paired, read_published, row_of, values
 from .numbers import INPUTS, MEASURES, STATES, cut_tau, of_cell
 
 
@@ -39,7 +39,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     results = {"side_by_side": side_by_side(cells, published), "sweep": sweep(cells, published), "claims": claims(cells)}
-    return Analysis(results, page_texts(results, PAGES, cells))
+    return Analysis(results, **page_parts(results, PAGES, cells))
 
 
 def number(name: str):

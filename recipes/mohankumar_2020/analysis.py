@@ -10,13 +10,12 @@ import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sections.attention import conicity
 from attnfaith.reporting.sections.performance import performance_table
 from attnfaith.stats import holm
 
 from ..interventions import analysis as interventions
 from ..interventions.attention_tests import named
-from ..shared import UNTOLD, join_published, over_seeds, page_texts, read_published, verdict
+from ..shared import UNTOLD, join_published, over_seeds, page_parts, read_published, verdict
 
 
 KEYS = ("dataset", "model", "encoder", "statistic")
@@ -59,8 +58,9 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     tests = interventions.tables(cells, settings)
     results = {"beside_published": beside_published(cells, published), "claims": claims(tests.tables["interventions"])}
     measured = results["beside_published"].dropna(subset="measured").astype({"n_seeds": int})
-    shown = page_texts(results | {"beside_published": measured}, PAGES, cells)
-    return Analysis({**tests.tables, **results}, tests.texts | shown, tests.figures)
+    page = page_parts(results | {"beside_published": measured}, PAGES, cells)
+    texts = {**tests.texts, **page["texts"]}
+    return Analysis({**tests.tables, **results}, {**tests.grids, **page["grids"]}, texts, tests.figures)
 
 
 def claims(table: pd.DataFrame) -> pd.DataFrame:
@@ -110,4 +110,4 @@ def _measured(cell: Cell) -> Iterator[dict]:
     row = {"dataset": cell.identity.dataset, "model": model_of(cell), "encoder": cell.identity.encoder}
     yield {**row, "statistic": "accuracy", "value": performance_table([cell])["accuracy"].item()}
     if CONICITY in cell.table.column_names:
-        yield {**row, "statistic": CONICITY, "value": pd.Series(conicity(cell)[CONICITY]).mean()}
+        yield {**row, "statistic": CONICITY, "value": pd.Series(cell.column(CONICITY)).mean()}

@@ -21,7 +21,7 @@ from attnfaith.reporting.cells import Cell, measure_label
 from attnfaith.reporting.sections import performance
 from attnfaith.reporting.spec import per_cell
 
-from ..shared import Models, Number, Twins, answer, heading, kinds, page_texts, paired, summary, values
+from ..shared import Models, Number, Twins, answer, heading, kinds, page_parts, paired, summary, values
 
 
 APART = 0.75
@@ -46,7 +46,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
         return Analysis()
     results = {"evidence": evidence(cells), "planted_tests": planted_tests(cells)}
     shown = {name: table[~table["statistic"].str.contains("hidden|ratio")] for name, table in results.items()}
-    return Analysis(results, page_texts(shown, {"evidence": EVIDENCE, "planted_tests": TESTS}, cells))
+    return Analysis(results, **page_parts(shown, {"evidence": EVIDENCE, "planted_tests": TESTS}, cells))
 
 
 def arguments_of(models: Models) -> dict[str, object]:

@@ -12,7 +12,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections.attention import IMPERMISSIBLE, group_mass
 from attnfaith.reporting.sections.performance import performance_table
 
-from ..shared import over_seeds, page_texts, read_published
+from ..shared import over_seeds, page_parts, read_published
 from . import uncovered
 
 
@@ -45,7 +45,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     measured = over_seeds(pd.DataFrame([row for cell in cells for row in _measured(cell)]), [*KEYS, "model"])
     tests = uncovered.tables(cells, settings)
     results = {"accuracy_and_mass": accuracy_and_mass(measured, published), **tests.tables}
-    return Analysis(results, page_texts(results, PAGES, cells), tests.figures)
+    return Analysis(results, **page_parts(results, PAGES, cells), figures=tests.figures)
 
 
 def accuracy_and_mass(measured: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:

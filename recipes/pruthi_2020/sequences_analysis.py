@@ -11,7 +11,7 @@ from attnfaith import record
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 
-from ..shared import join_published, over_seeds, page_texts, read_published
+from ..shared import join_published, over_seeds, page_parts, read_published
 
 
 TASKS = {"copy": "sequence_copy", "reverse": "sequence_reverse", "multi30k_links": "multi30k_en_de"}
@@ -37,7 +37,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     joined = joined.loc[joined["by"] == "authors", columns]
     results = {"sequences_beside_published": joined, "sequences": measured}
     shown = {"sequences_beside_published": joined.dropna(subset="measured").astype({"n_seeds": int})}
-    return Analysis(results, page_texts(shown, {"sequences_beside_published": page}, cells, "sequences_made"))
+    return Analysis(results, **page_parts(shown, {"sequences_beside_published": page}, cells, "sequences_made"))
 
 
 def _measured(cell: Cell) -> Iterator[dict]:

@@ -16,7 +16,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import performance, selection
 from attnfaith.stats import LEVEL, holm
 
-from ..shared import Models, Number, answer, kinds, mean_of_means, page_texts, paired, summary, values, verdict
+from ..shared import Models, Number, answer, kinds, mean_of_means, page_parts, paired, summary, values, verdict
 
 
 ATTENTION, OWN = "attention", "own"
@@ -48,7 +48,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not groups:
         return Analysis()
     results = {"models": models(groups), "budgets": budgets(groups), "places": places(groups)}
-    return Analysis(results, page_texts(results, PAGES, cells))
+    return Analysis(results, **page_parts(results, PAGES, cells))
 
 
 def models(groups: Sequence[Models]) -> pd.DataFrame:

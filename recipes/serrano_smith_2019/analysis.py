@@ -5,15 +5,13 @@ Source: Serrano & Smith (2019), Is Attention Interpretable?
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import erasure, performance
-from attnfaith.reporting.sections.erasure import outcomes, removals, single_weight
 
-from ..shared import Number, answer, heading, kinds, page_texts, row_of, values
+from ..shared import Number, answer, heading, kinds, page_parts, row_of, values
 
 
 ORDERS = ("random", "attention", "gradient", "minimum")
@@ -31,26 +29,18 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     results = {"documents": documents(cells), "questions": questions(cells)}
-    return Analysis(results, page_texts(results, {"documents": PAGE, "questions": ASKED}, cells))
+    return Analysis(results, **page_parts(results, {"documents": PAGE, "questions": ASKED}, cells))
 
 
 def removed(order: str, name: str) -> Number:
-    """A number of the removals in one order: "share" of the items that go until the decision changes (NaN where it never
+    """A number of the removals in one order: "fraction" of the items that go until the decision changes (NaN where it never
     does), "never", and "empty", where it changes only when no weight is left; the last two 0 or 1. NaN below two items.
     """
-
-    def number(cell: Cell) -> np.ndarray:
-        removal = removals(cell)[order]
-        share = erasure.fractions(cell, removal)
-        of = {"share": share, "never": np.isnan(share).astype(float), "empty": removal.empty}
-        return np.where(cell.lengths > 1, of[name], np.nan)
-
-    return number
+    return of_texts(f"minimal_flip_{name}" if order == "minimum" else f"erasure_flip_{name}_{order}")
 
 
-def over_minimum(cell: Cell) -> np.ndarray:
-    """Items removed in attention's order over the size of the smallest set that changes the decision."""
-    return erasure.per_text(cell)["erasure_flip_ratio_attention"]
+def of_texts(name: str) -> Number:
+    return lambda cell: erasure.per_text(cell).get(name)
 
 
 def documents(cells: Sequence[Cell]) -> pd.DataFrame:
@@ -64,9 +54,9 @@ def documents(cells: Sequence[Cell]) -> pd.DataFrame:
     numbers: dict[str, Number] = {
         "accuracy": lambda cell: performance.per_text(cell)["correct"],
         "items": lambda cell: cell.lengths.astype(float),
-        "only_top": lambda cell: outcomes(single_weight(cell, "attention"))["only_top"],
-        **{order: removed(order, "share") for order in ORDERS},
-        "ratio": over_minimum,
+        "only_top": of_texts("erasure_only_top_attention"),
+        **{order: removed(order, "fraction") for order in ORDERS},
+        "ratio": of_texts("erasure_flip_ratio_attention"),
     }
     for order in ("attention", "minimum"):
         numbers |= {f"never_{order}": removed(order, "never"), f"all_{order}": removed(order, "empty")}
@@ -77,8 +67,8 @@ def questions(cells: Sequence[Cell]) -> pd.DataFrame:
     """The paper's claims for each kind of model, as differences with the interval over seeds and texts and a verdict."""
     rows = []
     for models in kinds(cells):
-        share = {order: values(models, removed(order, "share")) for order in ORDERS}
-        changed = values(models, lambda cell: single_weight(cell, "attention").top_flips)
+        share = {order: values(models, removed(order, "fraction")) for order in ORDERS}
+        changed = values(models, of_texts("erasure_top_flips_attention"))
         differences = {
             "attention's order removes more than the smallest set": share["attention"] - share["minimum"],
             "attention's order removes more than the gradient's": share["attention"] - share["gradient"],

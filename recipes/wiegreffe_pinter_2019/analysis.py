@@ -17,7 +17,7 @@ from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, match
 from attnfaith.reporting.sections import performance
 
-from ..shared import Models, Number, answer, heading, kinds, page_texts, row_of, text_ids, values
+from ..shared import Models, Number, answer, heading, kinds, page_parts, row_of, text_ids, values
 
 
 BASE, UNIFORM, OTHERS = "base", "uniform attention", "other seeds"
@@ -36,7 +36,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     results = {"models": models_table(cells), "claims": claims(cells)}
-    return Analysis(results, page_texts(results, PAGES, cells))
+    return Analysis(results, **page_parts(results, PAGES, cells))
 
 
 def name_of(identity: Identity) -> str:

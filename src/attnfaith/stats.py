@@ -5,7 +5,7 @@ sums the percentile bootstrap's. A number of several training seeds has `over_se
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,7 +17,6 @@ LEVEL, LEAST_P = 0.05, 1e-12
 DRAWS = 1000
 EXACT_PAIRS = 13  # up to 2^13 patterns of signs are all tried
 BLOCK = 1 << 22  # signs or counts at a time
-CACHED = 1 << 25  # counts, of a byte each, that are cached
 
 
 # ---------- intervals over texts
@@ -61,12 +60,11 @@ def interval_of(values: np.ndarray, statistic: Callable[[np.ndarray], float] = n
     if np.ptp(values) == 0:
         return float(values[0]), float(values[0])
     spread = values - values.mean()
-    parts = _resample_counts(len(values), DRAWS, 0)
     if statistic is np.mean:
-        draws = np.concatenate([counts @ values / len(values) for counts in parts])
+        draws = _resampled(values, DRAWS, 0) / len(values)
         acceleration = (spread**3).sum() / (6 * (spread**2).sum() ** 1.5)
     else:
-        draws, acceleration = np.concatenate([_medians(values, counts) for counts in parts]), 0.0
+        draws, acceleration = _medians(values, _resample_counts(len(values), DRAWS, 0)), 0.0
     number = statistic(values)
     below = ((draws < number).sum() + 0.5 * (draws == number).sum()) / len(draws)
     bias = ndtri(np.clip(below, 0.5 / len(draws), 1 - 0.5 / len(draws)))
@@ -108,36 +106,29 @@ def ratio_intervals(above: np.ndarray, below: np.ndarray, *, seed: int = 0, draw
     if len(above) < 2:
         return intervals
     both = np.concatenate([above, below], axis=1, dtype=np.float64)
-    sums = np.concatenate([part @ both for part in _resample_counts(len(above), draws, seed)])
-    quotients = ratio(*np.split(sums, 2, axis=1))
+    quotients = ratio(*np.split(_resampled(both, draws, seed), 2, axis=1))
     defined = ~np.isnan(quotients).all(axis=0)
     if defined.any():
         intervals[defined] = np.nanquantile(quotients[:, defined], (0.025, 0.975), axis=0).T
     return intervals
 
 
-def _resample_counts(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
-    """How often each of `count` items is in each resample, [draws, count] float64, in parts of at most BLOCK numbers.
-
-    Columns of a cell, and cells of a data set, have equally many texts: counts are cached, in a narrow type.
+@lru_cache(maxsize=2)
+def _resample_counts(count: int, draws: int, seed: int) -> np.ndarray:
+    """How often each of `count` items is in each resample, [draws, count]. Cached: cells of a data set have equally many
+    texts.
     """
-    parts = _cached_counts(count, draws, seed) if count * draws <= CACHED else _count_parts(count, draws, seed)
-    return (part.astype(np.float64) for part in parts)
-
-
-@lru_cache(maxsize=4)
-def _cached_counts(count: int, draws: int, seed: int) -> tuple[np.ndarray, ...]:
-    return tuple(_count_parts(count, draws, seed))
-
-
-def _count_parts(count: int, draws: int, seed: int) -> Iterator[np.ndarray]:
     generator = np.random.default_rng(seed)
-    at_once = max(1, BLOCK // count)
-    for start in range(0, draws, at_once):
-        resamples = generator.integers(0, count, (min(at_once, draws - start), count))
-        resamples += count * np.arange(len(resamples))[:, None]
-        counts = np.bincount(resamples.ravel(), minlength=resamples.size).reshape(resamples.shape)
-        yield counts.astype(np.min_scalar_type(counts.max()))
+    return np.stack(
+        [np.bincount(generator.integers(0, count, count), minlength=count).astype(np.uint16) for _ in range(draws)]
+    )
+
+
+def _resampled(values: np.ndarray, draws: int, seed: int) -> np.ndarray:
+    """The sums of values [N, ...] over each resample, [draws, ...]."""
+    counts = _resample_counts(len(values), draws, seed)
+    parts = np.array_split(counts, max(1, counts.size // BLOCK))  # one at a time in float64
+    return np.concatenate([part.astype(np.float64) @ values for part in parts])
 
 
 def _medians(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -155,13 +146,9 @@ def sign_flip_tests(columns: np.ndarray, *, seed: int = 0, draws: int = 9999) ->
     """Two-sided p-values [K] of the means of several columns [N, K] of paired differences, NaN left out: how often signs
     dealt at random give a mean as far from 0.
 
-    Where the two members of a pair could be exchanged, either sign of a difference is as likely as the other. Up to 13
-    differences that are not 0 every pattern of signs is tried and p is exact: with n of them its smallest value is 2 / 2^n.
-    Beyond, `draws` random patterns and the observed one are counted, so that p is at least 1 / (draws + 1) and the test
-    keeps its level; one pattern serves all columns. 1 where all differences are 0, NaN without any. The test is about the
-    mean, the number that tables show.
-
-    Source: Fisher (1935), The Design of Experiments, section 21; Phipson & Smyth (2010) for the count of draws.
+    Up to 13 differences that are not 0 every pattern of signs is tried and p is exact: with n of them at least 2 / 2^n.
+    Beyond, `draws` random patterns and the observed one are counted: p is at least 1 / (draws + 1). 1 where all differences
+    are 0, NaN without any. Source: Fisher (1935), section 21; Phipson & Smyth (2010) for the count of draws.
     """
     columns = np.asarray(columns, np.float64)
     differences = np.where(np.isnan(columns), 0.0, columns)
@@ -189,16 +176,9 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     """Adjusted p-values [N] of a family of tests: rejecting where one is <= alpha errs at all with probability <= alpha.
 
     In order of size, the smallest of m is multiplied by m, the next by m - 1, and so on; none is below the one before it,
-    none above 1. NaN stays NaN and is not counted in m. Raises ValueError for a value outside 0..1.
-
-    Source: Holm (1979), A simple sequentially rejective multiple test procedure.
-
-    >>> holm([0.01, 0.04, 0.03]).tolist()
-    [0.03, 0.06, 0.06]
+    none above 1. NaN stays NaN and is not counted in m. Source: Holm (1979).
     """
     p_values = np.asarray(p_values, dtype=np.float64)
-    for p_value in p_values[(p_values < 0) | (p_values > 1)]:
-        raise ValueError(f"a p-value lies in 0..1; given {p_value:g}")
     defined = np.flatnonzero(~np.isnan(p_values))
     order = defined[np.argsort(p_values[defined], kind="stable")]
     adjusted = np.full(len(p_values), np.nan)
@@ -221,8 +201,6 @@ class Estimate(NamedTuple):
 
 UNKNOWN = Estimate(np.nan, np.nan, np.nan, np.nan)
 GAP_OF_RANGE, GAP_OF_REST = 0.2, 20.0
-"""Seeds fall apart where a gap between neighbours is wider than this share of the number's range, or than so many times all
-other gaps together."""
 
 
 def over_seeds_and_texts(
@@ -233,15 +211,13 @@ def over_seeds_and_texts(
     by_seed [S]: the number of the model of each seed, without NaN. left_out [N]: the mean over seeds when one text is left
     out, for each text. chance: the number where there is nothing. bounds: ends of its range, which cut the interval.
 
-    Two standard errors: of a mean over S seeds, from the spread of by_seed, and over texts, by the jackknife (Efron & Stein
-    1981), which holds the seeds. Half the interval is the root of the sum of squares of the two, each times its own quantile
-    of Student's t, with S - 1 and N - 1 degrees of freedom (Howe 1974): with one t for both, or with a bootstrap of few
-    seeds, more nulls than stated are called a difference. p_value: the level at which the interval reaches chance, at least
-    LEAST_P. Of one seed both are over texts only, and speak of that model. Nothing random enters.
+    Two standard errors: over S seeds, from the spread of by_seed, and over texts, by the jackknife (Efron & Stein 1981).
+    Half the interval is the root of the sum of squares of the two, each times its own quantile of Student's t, with S - 1
+    and N - 1 degrees of freedom (Howe 1974). p_value: the level at which the interval reaches chance, at least LEAST_P. Of
+    one seed both are over texts only, about that model.
 
-    No interval and no p-value where no t holds: where seeds fall apart (`fall_apart`: some learned and some did not) and
-    where all have the same number, which is not chance. There report "k of S seeds" and each seed's
-    value. All NaN without a seed, or below two texts.
+    No interval and no p-value where no t holds: where seeds fall apart (`fall_apart`) and where all have the same number,
+    which is not chance. There report `seeds_in_words`. All NaN without a seed, or below two texts.
     """
     by_seed, seeds, texts = np.asarray(by_seed, np.float64), len(by_seed), len(left_out)
     if seeds < 1 or texts < 2:
@@ -269,11 +245,9 @@ def over_seeds_and_texts(
 
 
 def fall_apart(by_seed: np.ndarray, error: float = 0.0, bounds: tuple[float, float] = (-np.inf, np.inf)) -> bool:
-    """Whether the numbers of seeds [S] are of two kinds, such as models that learned and models that did not.
-
-    error: the standard error over texts; bounds: of the number's range. They are where the widest gap between neighbours is
-    five times the error or more and wider than GAP_OF_RANGE of the range, or, with three seeds or more, than GAP_OF_REST
-    times all other gaps together.
+    """Whether the numbers of seeds [S] are of two kinds, such as models that learned and models that did not: the widest gap
+    between neighbours is five times `error`, the standard error over texts, and wider than GAP_OF_RANGE of the range or, of
+    three seeds or more, than GAP_OF_REST times all other gaps together.
     """
     gaps = np.diff(np.sort(by_seed))
     if not len(gaps) or gaps.max() < 5 * error:

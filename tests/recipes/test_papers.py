@@ -53,8 +53,8 @@ def test_an_analysis_makes_what_its_page_includes(study):
     module, settings = analysis_of(study)
     assert not any(map(len, module.tables([], settings).tables.values()))
     _, results = analysed(study)
-    shown = {name.removesuffix(".md") for name in results.texts} & {*results.tables}
-    assert shown and all(len(results.tables[name]) and results.texts[f"{name}.md"].startswith("| ") for name in shown)
+    shown = {*results.grids} & {*results.tables}
+    assert shown and all(len(results.tables[name]) and results.grids[name].rows for name in shown)
     folder = library.folder() / study.partition(":")[0] / "results"
     if (folder / "made.json").is_file():  # written by the study itself, other tables of it beside those of the page
         stored = [path for path in folder.glob("*.csv") if path.stem in results.tables]

@@ -70,5 +70,6 @@ def test_models_are_named_by_what_tells_them_apart():
 
 def test_a_table_of_a_page():
     rows = {"data": ["sst", "a|b"], "n": [5175, 3], "tau": [0.8, -0.06], "tau_std": [0.01, np.nan]}
-    text = shared.page_table(pd.DataFrame(rows), {"data": "{data}", "n": "{n}", "τ": "{tau} ± {tau_std}"})
-    assert text == "| data | n | τ |\n| --- | ---: | --- |\n| sst | 5,175 | .80 ± .01 |\n| a\\|b | 3 | −.06 |\n"
+    grid = shared.page_grid("Toys", pd.DataFrame(rows), {"data": "{data}", "n": "{n}", "τ": "{tau} ± {tau_std}"})
+    assert grid.columns == ("data", "n", "τ") and grid.heads == 1
+    assert grid.rows == (("sst", "5,175", ".80 ± .01"), ("a|b", "3", "−.06"))

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
-from attnfaith.reporting import render
+from attnfaith.reporting import render, sections
 from attnfaith.reporting.cards import card_numbers
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.sections import adversary
-from tests.records import build
-from tests.sections import NAN, appended, check_section
+from tests.records import build, replaced
+from tests.sections import NAN, appended, check_section, whole
 
 
 OWN = [[0.5, 0.3, 0.2], [0.1, 0.9], [1.0]]
@@ -62,36 +62,30 @@ def test_the_largest_restart_within_epsilon_counts(cell):
     check_section(adversary.SECTION, cell)
 
 
-ROWS = {
-    ("search", 0.01, "overall"): {
-        **{"n": 2, "n_undefined": 1, "n_nothing_found": 1, "jsd_mean": REACHED / 2, "jsd_std": REACHED / 2},
-        **{"share_feasible": (1 / 2 + 0) / 2, "gap_mean": np.mean(MOST[0.01]) - REACHED / 2},
-        **{"share_of_exact": REACHED / MOST[0.01][0] / 2, "bound_mean": NAN, "share_one_token": NAN},
-    },
-    ("exact", 0.01, "overall"): {
-        **{"bound_mean": 0.67, "share_one_token": 0.5, "share_exact": 1, "share_bounded": 0, "share_lower_bound": 0},
-        **{"gap_mean": NAN, "share_feasible": NAN},
-    },
-    ("exact", 0.05, "overall"): {"share_above_0.6": 0},
-    ("search", 0.05, "1"): {"n": 1, "n_undefined": 1, "ci_low": NAN},
+MEANS = {
+    "adversary_search_0.01": REACHED / 2,
+    "adversary_search_0.01_feasible": (1 / 2 + 0) / 2,
+    "adversary_search_0.01_reached": REACHED / MOST[0.01][0] / 2,
+    "adversary_exact_0.01_bound": 0.67,
+    "adversary_exact_0.01_one_token": 0.5,
+    "adversary_exact_0.01_exact": 1,
 }
 
 
-@pytest.mark.parametrize(("method", "epsilon", "label"), ROWS)
-def test_the_table_by_hand(cell, method, epsilon, label):
-    table = render.frames(adversary.SECTION, [cell])["adversary"]
-    assert len(table) == 2 * 2 * 3  # methods, epsilons, "overall" and two predicted classes
-    row = table.set_index(["method", "epsilon", "class"]).loc[(method, epsilon, label)]
-    expected = ROWS[method, epsilon, label]
-    assert row[list(expected)].to_dict() == pytest.approx(expected, nan_ok=True)
+def test_the_summary_by_hand(cell):
+    rows = whole(adversary.SECTION, cell)
+    assert len(rows) == 2 * 3 + 2 * 4 and (rows["n"] == 2).all() and (rows["n_undefined"] == 1).all()
+    assert rows.loc[list(MEANS), "mean"].to_dict() == pytest.approx(MEANS)
+    assert rows.loc["adversary_exact_0.05", "share_beyond"] == 0
+    compared = [name for name in sections.numbers(cell) if name.startswith("adversary")]
+    assert compared == [name for name in rows.index if name[-1].isdigit()]
 
 
 def test_a_text_that_nothing_can_move_has_no_share_reached():
-    """An exact maximum of 0 is in the mean gap, not in the share of it that the search reaches."""
-    nothing = np.full(2, np.nan)
-    way = adversary.Way("search", 0.01, np.array([0.0, 0.3]), nothing, nothing, np.ones(2), np.full(2, ""))
-    row = adversary.numbers(way, {0.01: np.array([0.0, 0.6])}, np.ones(2, bool))
-    assert row["gap_mean"] == pytest.approx(0.15) and row["share_of_exact"] == pytest.approx(0.5)
+    table = cell_with(*COLUMNS).table
+    still = [[0.0, 0.0], *COLUMNS["adversary_exact"]["jsd"][1:]]
+    cell = one_cell(replaced(table, "adversary_exact_jsd", still))
+    np.testing.assert_allclose(adversary.per_text(cell)["adversary_search_0.01_reached"], [NAN, 0, NAN])
 
 
 def test_a_card_has_the_exact_maximum_at_the_smallest_epsilon(cell):
@@ -101,7 +95,8 @@ def test_a_card_has_the_exact_maximum_at_the_smallest_epsilon(cell):
 @pytest.mark.parametrize("measure", COLUMNS)
 def test_one_way_alone(measure):
     cell = cell_with(measure)
-    table = render.frames(adversary.SECTION, [cell])["adversary"]
-    assert set(table["method"]) == {measure.removeprefix("adversary_")} and table["gap_mean"].isna().all()
-    assert ("at least" in render.sentences(adversary.SECTION, cell)[0]) == (measure == "adversary_search")
+    way = f"{measure}_0.01"
+    assert way in whole(adversary.SECTION, cell).index and "adversary_search_0.01_reached" not in adversary.per_text(cell)
+    first, *_ = render.sentences(adversary.SECTION, cell)
+    assert f"{np.nanmean(adversary.per_text(cell)[way]):.3f} (95 %" in first
     check_section(adversary.SECTION, cell)

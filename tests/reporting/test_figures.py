@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.figures import binned
 from attnfaith.reporting.sections import agreement, attention, changes, figures
 from tests.records import build, draw
 from tests.sections import with_permutations
@@ -27,23 +28,27 @@ def labels_of(figure):
 def test_lines_of_dispersion_and_agreement():
     scores = {"gradient": [1, 2, 3, 4], "leave_one_out": [1, 2, 4, 3]}
     table = build([{"attention": [0.1, 0.2, 0.3, 0.4], **scores}] * 3, measures=("gradient", "leave_one_out"))
-    values, alike = agreement.taus(one_cell(table))
-    assert alike == ["gradient"] and list(values["leave-one-out"]) == pytest.approx([4 / 6] * 3)
+    assert list(agreement.taus(one_cell(table))["leave-one-out"]) == pytest.approx([4 / 6] * 3)
     drawn = figures_of(table)
-    assert labels_of(drawn["tau_by_measure"]) == ["leave-one-out", "gradient–leave-one-out"]
+    assert labels_of(drawn["tau_by_measure"]) == ["gradient", "leave-one-out", "gradient–leave-one-out"]
     assert labels_of(drawn["dispersion_by_scores"]) == ["attention", "gradient", "leave-one-out"]
     entropies = attention.entropies(one_cell(table))
     dots = [line.get_xdata()[0] for line in drawn["dispersion_by_scores"].axes[0].lines if line.get_marker() == "o"]
     np.testing.assert_allclose(dots, [numbers.mean() for numbers in entropies.values()])
 
 
-@pytest.mark.parametrize(("count", "classes"), [(9, 2), (300, 9)])
-def test_violins_count_every_text(count, classes):
-    cell, drawing = one_cell(with_permutations(draw(count, classes=classes))), changes.PERMUTATION.figure
-    figure, (alt, caption) = drawing.draw(cell), drawing.words(cell)
-    (axes,) = figure.axes
-    assert sum(int(text.get_text()) for text in axes.texts) == count - 2  # but for the texts of no and of one token
-    assert len(axes.get_legend().get_texts()) == min(classes, 7) and "n = " in alt and "points" in caption
+def test_bins_hold_every_text_that_has_a_size():
+    values, sizes = np.arange(5.0), np.array([0.0, 0.25, 0.3, 1.0, np.nan])
+    bins = binned(values, sizes, (0, 0.25, 0.5, 0.75), "weight")
+    assert {label: list(part) for label, part in bins.items()} == {
+        "weight 0 to 0.25": [0],
+        "weight 0.25 to 0.5": [1, 2],
+        "weight 0.75 or more": [3],
+    }
+    drawing = changes.PERMUTATION.figure
+    cell = one_cell(with_permutations(draw(30)))
+    assert sum(map(len, drawing.values(cell).values())) == 29, "but for the text without tokens"
+    assert len(drawing.draw(cell).axes) == 1 and "largest weight" in drawing.words(cell)[0]
 
 
 # ---------- letters and ticks that can be read

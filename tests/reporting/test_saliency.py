@@ -4,14 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.stats import kendalltau
 
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results
 from attnfaith.reporting import explanation_tests, render
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.sections import saliency
-from tests.records import build, draw, replaced
+from tests.records import draw, replaced
 from tests.sections import SHARES, SIX, check_section, erasure_tested
 
 
@@ -122,30 +121,8 @@ def test_the_rival_is_named_beforehand():
     part = rows_of(cell)
     assert set(part["rival"]) == {"leave_one_out"} and np.isnan(part.loc["leave_one_out", "to_rival"])
     assert part.loc["gradient", "to_rival_p_holm"] < 0.01 < part.loc["attention", "to_rival_p_holm"]
-    (text,) = render.sentences(saliency.SECTION, cell)
-    assert "better than random scores in 6 of 6 tests and worse in 0, better than leave-one-out in 0 of 6" in text
     assert saliency.rival(["absolute_integrated_gradients", *part.index]) == "absolute_integrated_gradients"
     assert saliency.rival(["attention", "random"]) is None
-
-
-def test_agreement_of_every_two_measures(cell):
-    table = render.frames(saliency.SECTION, [cell])["saliency_agreement"].set_index(["first", "second"])
-    assert list(table.index) == list(itertools.combinations(NAMES, 2))
-    pairs = [(a, b) for a, b in zip(cell.attention, cell.scores("good"), strict=True) if len(a) > 1 and np.ptp(b) > 0]
-    row = table.loc[("attention", "good")]
-    assert row["tau"] == pytest.approx(np.mean([kendalltau(a, b)[0] for a, b in pairs]))
-    assert (row["n"], row["n_undefined"]) == (len(pairs), 40 - len(pairs))
-    fifths = [[set(np.argsort(-row)[: int(np.ceil(0.2 * len(row)))]) for row in pair] for pair in pairs]
-    assert row["top_k_overlap"] == pytest.approx(np.mean([len(a & b) / len(a) for a, b in fifths]))
-
-
-def test_signed_scores_and_zeros_are_ranked_as_they_are():
-    """A token of negative score is a token, not one without weight."""
-    text = {"attention": [0.1, 0.2, 0.3, 0.2, 0.2], "good": [-3.0, -2.0, -1.0, 0.0, -5.0], "random": [5.0, 4, 3, 2, 1]}
-    cell = one_cell(erasure_tested(build([text] * 2, measures=("good", "random")), FALLS))
-    table = render.frames(saliency.SECTION, [cell])["saliency_agreement"].set_index(["first", "second"])
-    assert table.loc[("good", "random"), "top_k_overlap"] == 0  # the fourth against the first
-    assert table.loc[("attention", "good"), "n_overlap_undefined"] == 0
 
 
 def test_signed_measures_by_their_size():
@@ -160,13 +137,3 @@ def test_signed_measures_by_their_size():
     assert not np.array_equal(results["absolute_good"], results["good"], equal_nan=True)
     frames = render.frames(saliency.SECTION, [cell])
     assert set(frames["saliency_tests"]["measure"]) == set(falls)
-    assert frames["saliency_agreement"][["first", "second"]].to_numpy().tolist() == [["attention", "good"]]
-
-
-def test_sentences_count_the_tests_that_are_about_the_model():
-    """People's marks do not show what a model used; planted ones do. Without random scores chance is not known."""
-    for dataset, count in (("sst", 6), ("planted_evidence", 7)):
-        cell = one_cell(drawn(rationale=True, dataset=dataset))
-        assert f"of {count} tests and worse" in render.sentences(saliency.SECTION, cell)[0]
-    text = " ".join(render.sentences(saliency.SECTION, one_cell(drawn(falls={"attention": 0.2, "leave_one_out": 0.6}))))
-    assert "worse in 6" in text and "measure random_scores too" in text

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from attnfaith.reporting import render, sections
+from attnfaith.reporting import render
 from attnfaith.reporting.cells import CELL, one_cell
-from attnfaith.reporting.errors import ReportError
-from attnfaith.reporting.spec import SUMMARY, Quantity, Section, Table, bin_of, largest_weights
+from attnfaith.reporting.spec import SUMMARY, Quantity, Section, Table
 from attnfaith.stats import interval_of, t_interval
 from tests.records import build
 
@@ -23,7 +22,6 @@ TABLE = Table(
     },
     caption="Toys",
     note="All rows.",
-    page_rows=lambda df: df[df["way"] == "b"],
 )
 TOY = Section(
     name="toy",
@@ -32,14 +30,10 @@ TOY = Section(
     per_text=lambda cell: {"size": SIZES, "tau lime": np.array([1.0, 0.5, 0.9, np.nan, np.nan])},
     compared=("size",),
     quantities={"size": Quantity("size", above=1), "tau *": Quantity("τ with {}", interval=t_interval)},
-    by_class=True,
     caption="Sizes",
     note="In metres.",
     tables=(TABLE,),
-    sentences=(
-        "The mean is {size.mean:.2f}{size.interval}, above 1 in {size.share:.0%} of {size.texts}.",
-        "No {other.mean}.",
-    ),
+    lead=("size", "other"),
 )
 
 
@@ -57,38 +51,34 @@ def cell(record):
 
 def test_the_summary_by_hand(cell):
     table = render.summary([cell], [TOY])
-    assert list(table.columns) == [*CELL, *SUMMARY] and len(table) == 2 * 3 and render.summary([], [TOY]).empty
-    size, defined = table[table["quantity"] == "size"].set_index("class"), SIZES[:4]
-    overall = size.loc["overall"]
+    assert list(table.columns) == [*CELL, *SUMMARY] and len(table) == 2 and render.summary([], [TOY]).empty
+    overall, defined = table.set_index("quantity").loc["size"], SIZES[:4]
     assert (overall["n"], overall["n_undefined"], overall["mean"], overall["median"]) == (4, 1, 2.25, 1.5)
     assert (overall["beyond"], overall["share_beyond"]) == ("above 1", 0.5)
     assert (overall["ci_low"], overall["ci_high"]) == interval_of(defined)
     assert (overall["median_ci_low"], overall["median_ci_high"]) == interval_of(defined, np.median)
     assert (overall["share_beyond_ci_low"], overall["share_beyond_ci_high"]) == interval_of((defined > 1) * 1.0)
-    assert size.loc[["0", "1"], "mean"].tolist() == [1, 3.5] and size.loc["1", "n_undefined"] == 1
     tau = table[table["quantity"] == "tau lime"].iloc[0]
     assert (tau["ci_low"], tau["ci_high"]) == t_interval(np.array([1.0, 0.5, 0.9])) and tau["ci_high"] == 1
     assert tau["beyond"] == "" and np.isnan(tau["share_beyond"])
     assert TOY.quantity("tau leave_one_out").label == "τ with leave-one-out" and TOY.quantity("x_y").label == "x y"
-    np.testing.assert_array_equal(largest_weights(cell), np.float32([0.5, 1, 0.8, 0.25, np.nan]))
-    np.testing.assert_array_equal(bin_of(np.array([0.5, 0.49, np.nan, 2.0]), (0.5, 1.0)), [1, 0, -1, 2])
 
 
 def test_the_page_shows_columns_that_have_a_heading(cell):
     frames = {"summary": render.summary([cell], [TOY]), **render.frames(TOY, [cell])}
     summary, own = render.grids(TOY, frames, [cell])
-    columns = ("mean over texts of", "predicted class", "texts", "undefined", "mean [95 % interval]", "median", "beyond")
+    columns = ("mean over texts of", "texts", "undefined", "mean [95 % interval]", "median", "beyond")
     assert summary.columns == columns
     low, high = interval_of(SIZES[:4])
-    assert summary.rows[0] == ("size", "overall", "4", "1", f"2.250 [{low:.3f}, {high:.3f}]", "1.500", "50.0% above 1")
-    assert summary.rows[3][0] == "τ with LIME" and summary.rows[3][-1] == "–"
-    assert (summary.caption, summary.note, summary.heads, summary.stem) == ("Sizes", "In metres.", 2, "tables/summary")
+    assert summary.rows[0] == ("size", "4", "1", f"2.250 [{low:.3f}, {high:.3f}]", "1.500", "50.0% above 1")
+    assert summary.rows[1][0] == "τ with LIME" and summary.rows[1][-1] == "–"
+    assert (summary.caption, summary.note, summary.heads, summary.stem) == ("Sizes", "In metres.", 1, "tables/summary")
     assert own.columns == ("the way", "whole", "size [95 % interval]"), "no row has a gap"
-    assert own.rows == (("B", "7", "2.500 [1.000, 3.000]"),)
+    assert own.rows == (("A", "7", "2.500 [1.000, 3.000]"), ("B", "7", "2.500 [1.000, 3.000]"))
     assert own.note == "All rows." and own.heads == 1 and render.grids(TOY, {}, [cell]) == []
     cells = [one_cell(build([{"attention": [1.0]}] * 5, seed=seed)) for seed in (1, 2)]
     (grid,) = render.grids(TOY, render.frames(TOY, cells), cells)
-    assert grid.columns[0] == "seed" and [row[0] for row in grid.rows] == ["1", "2"] and grid.heads == 2
+    assert grid.columns[0] == "seed" and [row[0] for row in grid.rows] == ["1", "1", "2", "2"] and grid.heads == 2
 
 
 def test_a_section_names_the_columns_that_it_reads(cell):
@@ -98,11 +88,10 @@ def test_a_section_names_the_columns_that_it_reads(cell):
     assert len(render.frames(needing, [cell, with_y])["toy"]) == 2 and render.sentences(needing, with_y) == ["!"]
     names = ["tokens", "attention", "b", "importance_x", "c", "cc"]
     reading = Section(name="s", needs=("attention",), one_of=("a", "b"), uses=("importance_*", "c"))
-    assert reading.columns(names) == names[1:5]
-    alone = Table(name="alone", rows=TABLE.rows, studies=False)
+    assert list(filter(reading.reads, names)) == names[1:5]
+    alone = Table(name="alone", rows=TABLE.rows)
     section = Section(name="s", tables=(TABLE, alone), quantities={"label": Quantity("gold"), "absent": Quantity("none")})
     assert set(render.frames(section, [cell])) == {"toy", "alone"}
-    assert set(render.frames(section, [cell], study=True)) == {"toy"}
     assert len(render.grids(section, render.frames(section, [cell]), [cell])) == 1, "without a caption it is in files only"
     assert list(section.numbers(cell)) == ["label"]
 
@@ -110,17 +99,7 @@ def test_a_section_names_the_columns_that_it_reads(cell):
 def test_sentences(cell):
     (text,) = render.sentences(TOY, cell)
     low, high = interval_of(SIZES[:4])
-    interval = f"(95 % interval {low:.3f} to {high:.3f})"
-    assert text == f"The mean is 2.25 {interval}, above 1 in 50% of 4 texts. Left out because it is undefined: 1."
-    nothing = Section(name="s", per_text=lambda _: {"size": np.full(5, np.nan)}, sentences=("{size.mean}",))
-    assert render.sentences(nothing, cell) == ["Size: undefined for all texts (5)."]
-
-
-def test_names_of_files():
-    for section in sections.registry().values():
-        drawn = [section.figure.name] if section.figure else []
-        names = (section.name, *drawn, *(table.name for table in section.tables))
-        assert all(render.file_name(name) == name for name in names)
-    for name in ("../x", "a/b", "", ".x", "x y", "x\n", "é", "C:x", "x" * 201, "<b>"):
-        with pytest.raises(ReportError):
-            render.file_name(name)
+    start = f"Sizes: size 2.250 (95 % interval {low:.3f} to {high:.3f}) on average over 4 texts"
+    assert text == f"{start}, above 1 in 50% of them. Left out because it is undefined: 1."
+    nothing = Section(name="s", caption="No", per_text=lambda _: {"size": np.full(5, np.nan)}, lead=lambda cell: ["size"])
+    assert render.sentences(nothing, cell) == ["No: size is undefined for all texts (5)."]

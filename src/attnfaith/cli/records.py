@@ -122,8 +122,7 @@ SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".txt": "text"}
 @command(
     RUNS,
     argument("--rows", nargs="+", metavar="KEY", help="what names the rows, such as dataset encoder projection"),
-    argument("--columns", metavar="KEY", help="what names the columns: measure, quantity, projection, class, …"),
-    argument("--value", metavar="TABLE.NUMBER", help="such as performance.accuracy (default: means over texts)"),
+    argument("--columns", metavar="KEY", help="what names the columns: measure, quantity, projection, …"),
     argument("--where", nargs="+", default=[], metavar="KEY=VALUE", help="only these, such as projection=softmax"),
     argument("--format", choices=tuple(SUFFIXES.values()), help="(default: by the suffix of --output, else text)"),
     argument("--output", type=Path, help="a file to write to: .md, .tex, .csv or .txt"),
@@ -131,7 +130,7 @@ SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".txt": "text"}
     examples=(
         "table runs/*/ --rows encoder --columns measure",
         "table runs/sst --rows dataset encoder --columns projection --where measure=gradient --format latex",
-        "table runs/sst --rows encoder --columns projection --value performance.roc_auc --output numbers.csv",
+        "table runs/sst --rows encoder --columns quantity --output numbers.csv",
     ),
 )
 def table(args):
@@ -145,22 +144,22 @@ def table(args):
         raise AttnfaithError(f"--output {args.output}: end it in {', '.join(SUFFIXES)}, or give --format")
     if bool(args.rows) != bool(args.columns):
         raise AttnfaithError("--rows and --columns go together: give both, or neither")
-    if not args.rows and (args.value or args.where):
-        raise AttnfaithError("--value and --where are for a table with --rows and --columns")
+    if not args.rows and args.where:
+        raise AttnfaithError("--where is for a table with --rows and --columns")
     where = dict(word.split("=", 1) for word in args.where if "=" in word)
     if len(where) < len(args.where):
         raise AttnfaithError(f"--where {' '.join(args.where)}: write KEY=VALUE, such as projection=softmax")
     from attnfaith import record
     from attnfaith.record.lookup import find_records
     from attnfaith.reporting.cells import split_cells
-    from attnfaith.reporting.seed_tables import NUMBERS, overview, seed_table
+    from attnfaith.reporting.seed_tables import overview, seed_table
     from attnfaith.support.files import write_atomically
 
     tables = [source.load() for source in find_records(*args.run)]
     if not args.mix_versions:
         record.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
     cells = [cell for table in tables for cell in split_cells(table)]
-    wide = [seed_table(cells, args.rows, args.columns, args.value or NUMBERS, where)] if args.rows else overview(cells)
+    wide = [seed_table(cells, args.rows, args.columns, where)] if args.rows else overview(cells)
     if kind == "csv" and len(wide) > 1:
         raise AttnfaithError("a CSV holds one table: give --rows and --columns")
     text = "\n".join(part.formatted(kind) for part in wide)

@@ -4,15 +4,11 @@
 
     tables(cells, settings) -> Analysis
 
-cells: the measured cells of the study. settings: the study's keys beside its cells, and the tables of single cells. It is
-called twice: before anything runs without any cell, when it must read what it needs, raise where it cannot use it, and
-return an empty `Analysis`; and at the end with the cells.
+It is called twice: before anything runs without any cell, when it must read what it needs, raise where it cannot use it, and
+return an empty `Analysis`; and at the end with the measured cells of the study. Its folder is a package: it can import the
+modules beside it and, with two dots, what lies in the folder above (`from ..shared import estimate`).
 
-Its folder is a package: it can import the modules beside it (`from . import stability`) and, with two dots, what lies
-in the folder above: helpers that several analyses share (`from ..shared import estimate`).
-
-A study file is code: who runs a study runs the analysis that it names. Read the analysis of a study that others wrote, as
-any script, before you run it. Without a study that names it nothing is ever loaded.
+Who runs a study runs the code that it names: read the analysis of a study that others wrote before you run it.
 """
 
 import hashlib
@@ -28,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from attnfaith.reporting.html import Grid
 from attnfaith.support.errors import AttnfaithError
 
 
@@ -54,9 +51,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Results of an analysis: tables and figures by file name without ending, texts by whole file name ("summary.md")."""
+    """Results of an analysis: tables, grids and figures by file name without ending, texts by whole file name ("made.md").
+
+    grids: tables as the page of the study shows them; each is a Markdown file too.
+    """
 
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    grids: Mapping[str, Grid] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     figures: "Mapping[str, Figure]" = field(default_factory=dict)
 

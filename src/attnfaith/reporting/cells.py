@@ -74,17 +74,8 @@ class Cell:
         return np.stack(self.rows(name)).astype(np.float64)
 
     def shared(self, name: str) -> list:
-        """The list that a column holds in every row, such as the names of the measures of a test.
-
-        Raises RecordError where two rows differ: they were not measured together.
-        """
-        values = self.table.column(name).to_pylist()
-        if any(row != values[0] for row in values):
-            other = next(row for row in values if row != values[0])
-            raise records.RecordError(
-                f"{describe(self.heading)}: column '{name}' holds {values[0]} and {other}; a cell is measured in one way"
-            )
-        return values[0]
+        """The list that a column holds in every row, such as the names of the measures of a test."""
+        return self.table.column(name)[0].as_py()
 
     @cached_property
     def instance_ids(self) -> list[str]:
@@ -106,17 +97,8 @@ class Cell:
 
     @cached_property
     def probs(self) -> np.ndarray:
-        """Class probabilities, [N, C]; of a model without classes as in `record.OUTPUTS`.
-
-        Raises RecordError where the instances of the cell have different numbers of classes.
-        """
-        rows = self.rows("probs")
-        counts = sorted({len(row) for row in rows})
-        if len(counts) > 1:
-            raise records.RecordError(
-                f"{describe(self.heading)}: instances have {counts} classes; one cell is one model and has one number"
-            )
-        return np.stack(rows)
+        """Class probabilities, [N, C]; of a model without classes as in `record.OUTPUTS`."""
+        return np.stack(self.rows("probs"))
 
     @cached_property
     def predicted(self) -> np.ndarray:
@@ -157,12 +139,10 @@ class Cell:
     @cached_property
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes, as the settings stored in the record give them for its data set; () where none do."""
-        stored = [
-            tuple(part["label_names"])
-            for part in records.settings(self.table)
-            if "label_names" in part and part.get("identity", {}).get("dataset") == self.heading["dataset"]
-        ]
-        return stored[0] if len(set(stored)) == 1 else ()
+        parts = [part for part in records.settings(self.table) if "label_names" in part]
+        own = [part for part in parts if part.get("identity", {}).get("dataset") == self.heading["dataset"]]
+        names = {tuple(part["label_names"]) for part in own}
+        return names.pop() if len(names) == 1 else ()
 
     @cached_property
     def labels(self) -> np.ndarray:
@@ -170,10 +150,7 @@ class Cell:
         return self.column("label")
 
     def scores(self, name: str) -> list[np.ndarray]:
-        """Token scores of "attention" or of one measure, one array per instance.
-
-        Raises ValueError where the cell does not hold it.
-        """
+        """Token scores of "attention" or of one measure, one array per instance. Raises AttnfaithError for any other."""
         if name == "attention":
             return self.attention
         if name not in self.measures:
@@ -200,10 +177,7 @@ def split_cells(record: pa.Table) -> list[Cell]:
 
 
 def one_cell(record: "pa.Table | Cell") -> Cell:
-    """The only cell of a record.
-
-    Raises ValueError where there is none or more than one.
-    """
+    """The only cell of a record. Raises AttnfaithError where there is none or more than one."""
     if isinstance(record, Cell):
         return record
     cells = split_cells(record)
@@ -253,7 +227,8 @@ def undefined(table: pa.Table) -> list[str]:
     return lines
 
 
-QUANTITIES = {"correct": "accuracy", "tau": "τ", "tvd": "TVD", "jsd": "JSD"}
+QUANTITIES = {"correct": "accuracy", "tau": "τ", "tvd": "TVD", "jsd": "JSD", "aopc": "AOPC", "naopc": "normalised AOPC"}
+QUANTITIES |= {"f1": "F1", "iou": "IoU", "auprc": "AUPRC"}
 
 
 def quantity_label(name: str) -> str:
@@ -288,10 +263,7 @@ def describe(heading: Mapping[str, object]) -> str:
 
 
 def match(first: Cell, second: Cell) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of two cells that hold the same instance.
-
-    Raises ValueError where they share none, or a shared one has other tokens.
-    """
+    """Rows of two cells that hold the same instance. Raises AttnfaithError where they share none, or it has other tokens."""
     place = {name: row for row, name in enumerate(second.instance_ids)}
     pairs = [(row, place[name]) for row, name in enumerate(first.instance_ids) if name in place]
     if not pairs:

@@ -24,7 +24,7 @@ from attnfaith.metrics.attention_faithfulness.erasure_curves import (
     sufficiency,
 )
 from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results
-from attnfaith.reporting.cells import Cell, describe
+from attnfaith.reporting.cells import Cell
 
 
 NEEDS = tuple(
@@ -57,15 +57,7 @@ TESTS = {
 
 
 def measures(cell: Cell) -> list[str]:
-    """The names of the tested measures, attention first, as the record has them; a signed measure by its size as well.
-
-    Raises RecordError where nothing was tested, and where two instances of the cell name different measures.
-    """
-    if not cell.has("rationale_erasure_measures"):
-        raise records.RecordError(
-            f"{describe(cell.heading)}: no measure was tested by erasure; measure the model with rationale_erasure among "
-            "--measure.producers"
-        )
+    """The names of the tested measures, attention first, as the record has them; a signed measure by its size as well."""
     return cell.shared("rationale_erasure_measures")
 
 
@@ -74,10 +66,7 @@ def scores(cell: Cell, only: Sequence[str] | None = None) -> dict[str, dict[str,
 
     comprehensiveness and sufficiency are AOPC over those of ERASER's five shares that were measured (over all shares where
     none was). The areas take every share measured, at the share of tokens that it came to. The soft forms are means over
-    draws, each cut to 0..1 as in their published code: where the empty text loses next to nothing they would outweigh all
-    other texts. A cell has the tests that its columns allow.
-
-    Raises RecordError where the instances of a cell were tested by other measures or shares.
+    draws, each cut to 0..1 as in their published code. A cell has the tests that its columns allow.
     """
     names, shares = measures(cell), np.array(cell.shared("rationale_erasure_shares"))
     wanted = set(names if only is None else only)

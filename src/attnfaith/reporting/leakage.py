@@ -26,12 +26,10 @@ LEAST = 4 * FOLDS
 
 @dataclass(frozen=True)
 class Leakage:
-    """places, lengths, majority: whether the class of each text is predicted, [N] float64 of 0 and 1: by a linear classifier
-    of what is selected and how long the text is; of its length alone; by the commonest class. Each text's by a fit without
-    it. p_value: how often, where labels are exchanged at random among texts of about one length, places add as much to the
-    accuracy of length, or more.
-
-    All NaN where there are fewer than LEAST texts, or one class alone.
+    """places, lengths, majority: whether the class of each text is predicted by a fit without it, [N] float64 of 0 and 1: by
+    a linear classifier of what is selected and how long the text is; of its length alone; by the commonest class. p_value:
+    how often, where labels are exchanged at random among texts of about one length, places add as much to the accuracy of
+    length, or more. All NaN where there are fewer than LEAST texts, or one class alone.
     """
 
     places: np.ndarray
@@ -44,11 +42,8 @@ def leakage(selected: Sequence[np.ndarray], classes: Sequence[float], *, permuta
     """Predict the class of a text from the places that are selected.
 
     selected: a row (T,) of 0 and 1 for each text. classes: [N] whole numbers, NaN where unknown. Texts without a token or a
-    class are left out, and are NaN. Folds and permutations are drawn from a seed of this module: the same texts give the
-    same numbers.
-
-    The classifier is ridge regression on the classes, a column each, the largest of which is predicted: all permutations
-    are fitted at once. It sees `features`, standardised.
+    class are left out, and are NaN. The same texts give the same numbers. The classifier is ridge regression of the classes,
+    a column each, on `features`, standardised; all permutations are fitted at once.
     """
     classes = np.asarray(classes, np.float64)
     texts = np.flatnonzero(~np.isnan(classes) & np.array([len(row) > 0 for row in selected], bool))

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import wraps
-from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,26 +16,23 @@ import pandas as pd
 import pyarrow as pa
 
 from attnfaith.reporting.cells import Cell, measure_label, quantity_label, split_cells
+from attnfaith.reporting.figures import Drawing
 from attnfaith.reporting.html import Grid
 from attnfaith.stats import estimate, mean
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 Row = Mapping[str, object]
-Result = TypeVar("Result")
 
 
 # ---------- numbers
 
 
-def per_cell(make: Callable[..., Result]) -> Callable[..., Result]:
+def per_cell(make: Callable) -> Callable:
     """Compute a function of a cell (and of further arguments) once: tables, figures and sentences share its result."""
     cached: WeakKeyDictionary[Cell, dict] = WeakKeyDictionary()
 
     @wraps(make)
-    def remembered(cell: Cell, *more: object) -> Result:
+    def remembered(cell: Cell, *more: object):
         results = cached.setdefault(cell, {})
         if more not in results:
             results[more] = make(cell, *more)
@@ -48,17 +44,6 @@ def per_cell(make: Callable[..., Result]) -> Callable[..., Result]:
 def cells_of(record: "pa.Table | Sequence[Cell]") -> Sequence[Cell]:
     """The cells of a record; cells as they are."""
     return split_cells(record) if isinstance(record, pa.Table) else record
-
-
-@per_cell
-def largest_weights(cell: Cell) -> np.ndarray:
-    """The largest weight of each text, [N] float64 in 0..1; NaN of a text without tokens."""
-    return np.array([row.max() if len(row) else np.nan for row in cell.attention], dtype=np.float64)
-
-
-def bin_of(values: np.ndarray, edges: Sequence[float]) -> np.ndarray:
-    """The bin of each value [N], counted from 0, between inner edges, each in the bin above it; -1 of NaN."""
-    return np.where(np.isnan(values), -1, np.searchsorted(edges, values, side="right"))
 
 
 def counts(values: np.ndarray) -> dict[str, int]:
@@ -77,11 +62,6 @@ def main(name: str, values: np.ndarray, interval: Callable | None = None) -> dic
     return dict(zip((name, "ci_low", "ci_high"), estimate(name, values, interval=interval).values(), strict=True))
 
 
-def share(values: np.ndarray, *, below: float | None = None, above: float | None = None) -> np.ndarray:
-    """1 where a value [N] lies below, or above, a bound, else 0; NaN undefined."""
-    return np.where(np.isnan(values), np.nan, values < below if above is None else values > above)
-
-
 @dataclass(frozen=True)
 class Quantity:
     """How a number per text is read.
@@ -98,18 +78,20 @@ class Quantity:
     @property
     def beyond(self) -> str:
         """The bound in words, such as "below 0.05"; "" without a bound."""
-        bounds = {"below": self.below, "above": self.above}
-        return next((f"{side} {bound:g}" for side, bound in bounds.items() if bound is not None), "")
+        if self.below is not None:
+            return f"below {self.below:g}"
+        return "" if self.above is None else f"above {self.above:g}"
 
     def summary(self, values: np.ndarray) -> dict[str, float]:
         """The numbers of a row of `summary`, of values [N] with NaN undefined."""
-        row = counts(values) | main("mean", values, self.interval)
-        beyond = share(values, below=self.below, above=self.above) if self.beyond else np.zeros(0)
-        return row | estimate("median", values, np.median) | estimate("share_beyond", beyond)
+        row = counts(values) | main("mean", values, self.interval) | estimate("median", values, np.median)
+        defined = values[~np.isnan(values)] if self.beyond else np.zeros(0)
+        return row | estimate("share_beyond", defined > self.above if self.below is None else defined < self.below)
 
 
-SUMMARY = ("section", "quantity", "class", "beyond", "n", "n_undefined", "mean", "ci_low", "ci_high")
-SUMMARY += tuple(f"{name}{end}" for name in ("median", "share_beyond") for end in ("", "_ci_low", "_ci_high"))
+ENDS = ("", "_ci_low", "_ci_high")
+SUMMARY = ("section", "quantity", "beyond", "n", "n_undefined", "mean", "ci_low", "ci_high")
+SUMMARY += tuple(f"{name}{end}" for name in ("median", "share_beyond") for end in ENDS)
 
 
 # ---------- declarations
@@ -122,8 +104,8 @@ class Table:
     name: of its files. rows: of one cell, each {column: value}, without the columns that name the cell; all have the same
     columns. headings: of the page, {column: heading, or heading and a function of the row that words it}; a number
     under "… [95 % interval]" has that of ci_low and ci_high, and other undefined numbers are a dash. heads: how many of
-    them name a row. caption: on the page; "" of a table in files only. page_rows: which rows the page shows. grid: the
-    page's form of the frame, where `headings` do not declare it. studies: whether studies have it.
+    them name a row. caption: on the page; "" of a table in files only. grid: the page's form of the frame, where `headings`
+    do not declare it.
     """
 
     name: str
@@ -132,38 +114,24 @@ class Table:
     heads: int = 1
     caption: str = ""
     note: str = ""
-    page_rows: Callable[[pd.DataFrame], pd.DataFrame] | None = None
     grid: Callable[[pd.DataFrame, Sequence[Cell]], Grid] | None = None
-    studies: bool = True
-
-
-@dataclass(frozen=True, eq=False)
-class Drawing:
-    """The figure of a section. name: of its files. words: its alternative text and caption. when: whether a cell has it."""
-
-    name: str
-    draw: "Callable[[Cell], Figure]"
-    words: Callable[[Cell], tuple[str, str]]
-    when: Callable[[Cell], bool] = lambda cell: True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Section:
     """The part of a report about one experiment.
 
-    name: by which a study asks for it. source: the paper it follows, "" for none. place: on the page, small first, within
-    the chapter, "measures" or "interventions", that holds its sentences and figure.
-    needs: columns that a cell must hold; one_of: of these at least one. uses: patterns of all others that it reads.
+    name: by which a study asks for it. place: on the page, small first, within the chapter, "measures" or "interventions",
+    that holds its sentences and figure. needs: columns that a cell must hold; one_of: of these at least one. uses: patterns
+    of further columns of one number per text that it reads.
     per_text: numbers per text, {name: [N] float64}, NaN undefined; without it the columns that `quantities` names.
     compared: patterns of the numbers that cells are compared by. quantities: how they are read, by name or pattern.
-    by_class: whether they are summarised by predicted class too. caption, note: of the rows of `summary` on the page; ""
-    where tables of its own show them.
-    sentences: on a cell. A text is a format string over its quantities: {permutation_tvd.mean:.3f}, .share, .median, .n,
-    .texts and .interval (in words); it stands where the first quantity has a value. Else a function that makes them.
+    caption, note: of the rows of `summary` on the page; "" where tables of its own show them.
+    lead: names of the numbers that have a sentence on the page, or a function of the cell that gives them. sentences: a
+    function of the cell that makes others.
     """
 
     name: str
-    source: str = ""
     place: int = 100
     chapter: str = "measures"
     needs: tuple[str, ...] = ()
@@ -172,21 +140,20 @@ class Section:
     per_text: Callable[[Cell], dict[str, np.ndarray]] | None = None
     compared: tuple[str, ...] = ("*",)
     quantities: Mapping[str, Quantity] = field(default_factory=dict)
-    by_class: bool = False
     caption: str = ""
     note: str = ""
     tables: tuple[Table, ...] = ()
     figure: Drawing | None = None
-    sentences: "tuple[str, ...] | Callable[[Cell], Iterable[str]]" = ()
+    lead: "tuple[str, ...] | Callable[[Cell], Iterable[str]]" = ()
+    sentences: Callable[[Cell], Iterable[str]] | None = None
 
     def applies(self, cell: Cell) -> bool:
         """Whether the cell holds what the section needs."""
         return cell.has(*self.needs) and (not self.one_of or any(map(cell.has, self.one_of)))
 
-    def columns(self, names: Iterable[str]) -> list[str]:
-        """Those of a record's columns whose values the section depends on: their code must agree in cells side by side."""
-        patterns = (*self.needs, *self.one_of, *self.uses)
-        return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    def reads(self, column: str) -> bool:
+        """Whether a column is one that the section reads."""
+        return any(fnmatchcase(column, pattern) for pattern in (*self.needs, *self.one_of, *self.uses))
 
     def numbers(self, cell: Cell) -> dict[str, np.ndarray]:
         """Its numbers per text of a cell, {name: [N] float64}; {} where it does not apply."""
@@ -205,17 +172,15 @@ class Section:
                 return replace(quantity, label=quantity.label.format(rest).strip() or quantity_label(name))
         return Quantity(quantity_label(name))
 
-    def summary(self, cell: Cell) -> list[Row]:
-        """Its rows of `summary` on one cell, computed once, without the columns that name the cell."""
+    def summary(self, cell: Cell) -> dict[str, Row]:
+        """Its rows of `summary` on one cell by quantity, computed once, without the columns that name the cell."""
         return _summary(cell, self)
 
 
 @per_cell
-def _summary(cell: Cell, section: Section) -> list[Row]:
-    classes, rows = cell.classes if section.by_class else [("overall", np.ones(len(cell), bool))], []
+def _summary(cell: Cell, section: Section) -> dict[str, Row]:
+    rows = {}
     for name, values in section.numbers(cell).items():
         quantity = section.quantity(name)
-        for label, members in classes:
-            head = {"section": section.name, "quantity": name, "class": label, "beyond": quantity.beyond}
-            rows.append(head | quantity.summary(values[members]))
+        rows[name] = {"section": section.name, "quantity": name, "beyond": quantity.beyond, **quantity.summary(values)}
     return rows

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnfaith.reporting.cells import Cell, describe, name_class
+from attnfaith.reporting.cells import Cell, describe
 from attnfaith.reporting.errors import PlotsError
 from attnfaith.support.files import write_atomically
 
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Okabe & Ito (2008): colours that stay apart for colour-blind readers, without the yellow, too pale on white.
@@ -91,51 +90,12 @@ def titled_figure(
     return figure
 
 
-def percent_axis(axes: "Axes") -> None:
-    """Shares in percent; with the digits that a tick needs, such as 2.5 %, so that none stands where it is not."""
-    from matplotlib.ticker import MaxNLocator
-
-    axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.4g}%")
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, min_n_ticks=2))
-    axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
-    axes.set_axisbelow(True)
-
-
-def histogram(axes: "Axes", values: np.ndarray, bins: np.ndarray, colour: str, label: str) -> None:
-    """Shares of `values` per bin, with a dashed line at their mean; an empty label where there is nothing to draw."""
-    if len(values):
-        weights = np.full(len(values), 1 / len(values))
-        axes.hist(values, bins, weights=weights, histtype="stepfilled", color=colour, alpha=0.25)
-        axes.hist(values, bins, weights=weights, histtype="step", color=colour, linewidth=1.6, label=label)
-        axes.axvline(values.mean(), color=colour, linewidth=1.6, linestyle=(0, (4, 2)))
-    else:
-        axes.plot([], [], color=colour, linewidth=1.6, label=label)
-
-
-def note(axes: "Axes", text: str) -> None:
-    axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, color=QUIET_COLOUR, parse_math=False)
-
-
 def mean_in_words(values: np.ndarray, decimals: int = 3) -> str:
     """ "mean 0.312, n = 20 (2 undefined)" of numbers per instance, NaN undefined."""
     defined = values[~np.isnan(values)]
     mean = f"mean {round(defined.mean(), decimals) + 0.0:.{decimals}f}, " if len(defined) else ""
     undefined = f" ({len(values) - len(defined):,} undefined)" if len(defined) < len(values) else ""
     return f"{mean}n = {len(defined):,}{undefined}"
-
-
-def class_groups(cell: Cell) -> list[tuple[str, np.ndarray]]:
-    """Name and members (bool [N]) of each predicted class to draw; beyond the palette, the smaller classes as one group."""
-    predicted = cell.predicted
-    classes, counts = np.unique(predicted, return_counts=True)
-    several = len(classes) > len(PALETTE)
-    largest = np.sort(classes[np.argsort(-counts, kind="stable")][: len(PALETTE) - 1]) if several else classes
-    names = [textwrap.shorten(name_class(str(number), cell.class_names), 28, placeholder="…") for number in largest]
-    safe = [name.replace("$", r"\$") for name in names]  # a dollar sign would start a formula
-    groups = [(f"class {name}", predicted == number) for name, number in zip(safe, largest, strict=True)]
-    if not several:
-        return groups
-    return [*groups, (f"{len(classes) - len(largest)} others", ~np.isin(predicted, largest))]
 
 
 @own_style

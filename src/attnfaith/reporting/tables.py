@@ -39,22 +39,19 @@ def seed_summary(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
-    """Return `seed_summary` of a table in which what names a row stands before `n`, numbers such as an epsilon too."""
-    names = table.columns[: table.columns.get_loc("n")].drop("seed")
-    return seed_summary(table.astype(dict.fromkeys(names, str)))
+    """Return `seed_summary` of a table in which what names a row stands before `n`, numbers such as an epsilon too; words
+    after it are left out.
+    """
+    place = table.columns.get_loc("n")
+    names, numbers = table.columns[:place].drop("seed"), table.iloc[:, place:].select_dtypes("number").columns
+    return seed_summary(table[[*names, "seed", *numbers]].astype(dict.fromkeys(names, str)))
 
 
 def format_number(value: object) -> str:
     """A value for reading: floats with three decimals, NaN as "undefined", integers with no decimals."""
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value))
-    if isinstance(value, int | np.integer):
-        return str(int(value))
-    if isinstance(value, float | np.floating):
-        if np.isnan(value):
-            return "undefined"
-        return f"{round(value, 3) + 0.0:.3f}"  # never -0.000
-    return "undefined" if pd.isna(value) else str(value)
+    if pd.isna(value):
+        return "undefined"
+    return f"{round(value, 3) + 0.0:.3f}" if isinstance(value, float | np.floating) else str(value)  # never -0.000
 
 
 def short_number(value: float, sign: str = "-") -> str:
@@ -79,16 +76,11 @@ def to_markdown(df: pd.DataFrame) -> str:
 
 
 def save_table(df: pd.DataFrame, stem: str | os.PathLike) -> list[Path]:
-    """Write a table as `stem`.csv and `stem`.parquet (full precision) and `stem`.md (for reading); returns the paths.
-
-    Each file is written whole or not at all. In CSV an undefined number is NaN.
+    """Write a table as `stem`.csv and `stem`.parquet (full precision) and `stem`.md (for reading); returns the paths. In CSV
+    an undefined number is NaN.
     """
     stem = Path(stem)
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_pandas(df, preserve_index=False), buffer)
-    contents = {
-        ".csv": csv_frame(df).encode(),
-        ".md": to_markdown(df).encode(),
-        ".parquet": buffer.getvalue(),
-    }
+    contents = {".csv": csv_frame(df).encode(), ".md": to_markdown(df).encode(), ".parquet": buffer.getvalue()}
     return [write_atomically(stem.with_name(stem.name + suffix), content) for suffix, content in contents.items()]

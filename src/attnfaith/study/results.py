@@ -21,20 +21,19 @@ from attnfaith.recipes import Recipe
 from attnfaith.reporting import save_figure, save_table
 from attnfaith.reporting.cells import Cell as MeasuredCell
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.html import template
+from attnfaith.reporting.html import Grid, template
 from attnfaith.reporting.seed_tables import FORMATS, overview
 from attnfaith.reporting.study import (
     DEFAULT,
     analyse,
-    beside_published,
     check_identities,
-    markdown_grid,
     study_figures,
     study_tables,
 )
 from attnfaith.study.execute import log_of
 from attnfaith.study.plan import Cell, complete
 from attnfaith.support.errors import counted
+from attnfaith.support.escaping import markdown_table
 from attnfaith.support.files import is_locked, read_object, write_atomically
 
 
@@ -45,9 +44,12 @@ PROVENANCE = ("version", "commit", "dirty", "libraries", "python", "device")
 
 
 class Results(NamedTuple):
-    """The files in the folder of results, by name: tables, figures without ending, texts with it; the measured cells."""
+    """The files in the folder of results, by name: tables, grids and figures without ending, texts with it; the measured
+    cells.
+    """
 
     tables: Mapping[str, pd.DataFrame]
+    grids: Mapping[str, Grid]
     texts: Mapping[str, str]
     figures: Sequence[str]
     measured: Sequence[MeasuredCell]
@@ -96,12 +98,16 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
     figures = {**study_figures(measured, names), **analysis.figures}
     for name, table in tables.items():
         save_table(table, output / name)
-    for name, text in analysis.texts.items():
+    texts = {**analysis.texts}
+    for name, grid in analysis.grids.items():
+        numeric = [place >= grid.heads for place in range(len(grid.columns))]
+        texts[f"{name}.md"] = markdown_table([grid.columns, *grid.rows], numeric=numeric)
+    for name, text in texts.items():
         write_atomically(output / name, text)
     for name, figure in figures.items():
         save_figure(figure, output / "figures" / name, ["png"], dpi=90)  # small enough for a repository to keep
         save_figure(figure, output / "figures" / name, ["pdf"])
-    return Results(tables, analysis.texts, [*figures], measured)
+    return Results(tables, analysis.grids, texts, [*figures], measured)
 
 
 def write_provenance(study: Mapping, planned: int, folders: Mapping[str, Path]) -> Path:
@@ -150,8 +156,7 @@ def write_page(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path],
     html = template("study.html.j2").render(
         title=f"Study: {output.parent.name if output.name == 'results' else output.name}",
         lead=[" ".join(lead)],
-        published=next(filter(None, (beside_published(*item) for item in written.tables.items())), None),
-        own=[*filter(None, (markdown_grid(*text) for text in written.texts.items()))],
+        own=list(written.grids.values()),
         grids=[grid for grid in grids if grid.rows],
         cells=lines,
         complete=counts["complete"] == len(lines),

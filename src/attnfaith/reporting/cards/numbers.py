@@ -35,16 +35,11 @@ def card_numbers(cell: Cell) -> dict[str, dict]:
     """The numbers of a cell's card by their name in metadata, with the measure that attention is compared with after a dot:
     "kendall_tau.gradient". Each is a row of the table `summary` with a label; NaN undefined.
     """
-    summary = {
-        row["quantity"]: row
-        for section in sections.of_cell(cell)
-        for row in section.summary(cell)
-        if row["class"] == "overall"
-    }
+    summary = {name: row for section in sections.of_cell(cell) for name, row in section.summary(cell).items()}
     numbers: dict[str, dict] = {}
     for quantity, (metric, label) in NUMBERS.items():
         start, is_pattern, _ = quantity.partition("*")
-        names = [name for name in summary if name.startswith(start)] if is_pattern else [quantity]
+        names = [name for name in summary if name.startswith(start) and name[-1].isdigit()] if is_pattern else [quantity]
         for name in sorted(names, key=lambda name: float(name.removeprefix(start)) if is_pattern else 0)[:1]:
             within = f" within {name.removeprefix(start)}" if is_pattern else ""
             if name in summary:

@@ -11,7 +11,8 @@ import pandas as pd
 
 from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.spec import Drawing, Section
+from attnfaith.reporting.figures import Drawing
+from attnfaith.reporting.spec import Section
 
 
 @functools.cache
@@ -31,17 +32,17 @@ def numbers(cell: Cell) -> dict[str, np.ndarray]:
     """The numbers per text by which a cell is compared with others, [N] float64, NaN where undefined."""
     return {
         name: values
-        for section in registry().values()
+        for section in of_cell(cell)
         if section.compared
         for name, values in section.numbers(cell).items()
         if any(fnmatchcase(name, pattern) for pattern in section.compared)
     }
 
 
-def frames(cells: Sequence[Cell], names: Sequence[str] | None = None, *, study: bool = False) -> dict[str, pd.DataFrame]:
+def frames(cells: Sequence[Cell], names: Sequence[str] | None = None) -> dict[str, pd.DataFrame]:
     """Every table of the named sections, of all unless some are named, that has rows, by file name."""
     chosen = [registry()[name] for name in (registry() if names is None else names)]
-    tables = {name: table for section in chosen for name, table in render.frames(section, cells, study=study).items()}
+    tables = {name: table for section in chosen for name, table in render.frames(section, cells).items()}
     summary = render.summary(cells, chosen)
     return tables | ({render.WHOLE: summary} if len(summary) else {})
 
@@ -51,8 +52,3 @@ def figures(cell: Cell) -> Iterator[tuple[str, Drawing]]:
     for section in of_cell(cell):
         if section.figure and section.figure.when(cell):
             yield section.name, section.figure
-
-
-def figure_words(cell: Cell, name: str) -> tuple[str, str]:
-    """Alternative text and caption of a figure of the cell, without drawing it."""
-    return next(drawing for _, drawing in figures(cell) if drawing.name == name).words(cell)

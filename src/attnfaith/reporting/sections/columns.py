@@ -12,19 +12,18 @@ from attnfaith.reporting.spec import Section, per_cell
 @per_cell
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """The scalar columns of a cell that are no common column of records and that no other section reads, [N]."""
+    others = [section for section in sections.registry().values() if section is not SECTION]
+    common = {*records.COLUMNS, *records.IDENTITY_COLUMNS}
     names = [
         field.name for field in cell.table.schema if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
     ]
-    read = {*records.COLUMNS, *records.IDENTITY_COLUMNS}
-    for section in sections.registry().values():
-        read |= set() if section is SECTION else set(section.columns(names))
-    return {name: cell.column(name) for name in names if name not in read}
+    names = [name for name in names if name not in common and not any(section.reads(name) for section in others)]
+    return {name: cell.column(name) for name in names}
 
 
 SECTION = Section(
     name="columns",
     place=95,
-    uses=("*",),
     per_text=per_text,
     compared=(),
     caption="Other numbers",

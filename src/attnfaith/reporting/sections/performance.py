@@ -47,11 +47,11 @@ def _rows(cell: Cell) -> Iterator[Row]:
     entropy = normalised_entropy(weights)
     yield {
         "n": len(cell),
-        "n_without_label": scores.pop("n_unscored"),
+        "n_without_label": scores["n_unscored"],
         "n_truncated": int(cell.column("truncated").sum()),
         "n_empty": int((cell.lengths == 0).sum()),
-        "accuracy": scores.pop("accuracy"),
-        "roc_auc": scores.pop("roc_auc"),
+        "accuracy": scores["accuracy"],
+        "roc_auc": scores["roc_auc"],
         "length_mean": float(cell.lengths.mean()),
         "length_median": float(np.median(cell.lengths)),
         "max_attention": mean([row.max() for row in weights]),
@@ -63,7 +63,7 @@ def _rows(cell: Cell) -> Iterator[Row]:
 
 
 def performance_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
-    """How well each cell classifies, on which texts, and how concentrated its attention is. One row per cell.
+    """Return how well each cell classifies, on which texts, and how concentrated its attention is. One row per cell.
 
     accuracy, roc_auc, f1_class_<c>: over instances with a gold label, in 0..1, as `classification_scores` defines
     them; support_class_<c>: instances of the gold class. length_mean, length_median: attendable tokens.
@@ -81,9 +81,9 @@ def _grid(df: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
     supports = {name.removeprefix(SUPPORT): df[name].sum() for name in df.columns if name.startswith(SUPPORT)}
     classes, remark = largest_classes(supports, "with most texts")
     names = [name for name in df.columns if name in STATISTICS or name.rpartition("_")[2] in classes]
-    columns = [" · ".join(str(row[name]) for name in differing(df, CELL)) or "value" for row in df.to_dict("records")]
     if max(cell.probs.shape[1] for cell in cells) > 2:
         names.remove("roc_auc")
+    columns = [" · ".join(str(row[name]) for name in differing(df, CELL)) or "value" for row in df.to_dict("records")]
     rows = [(statistic(name, class_names), *map(format_number, df[name])) for name in names]
     note = "Accuracy, F1 and ROC over texts with a gold label. Attention statistics leave out texts without tokens."
     return Grid("Performance and attention", ("", *columns), tuple(rows), 1, note + remark, f"tables/{TABLE.name}")

@@ -46,21 +46,13 @@ TABLE = Table(
 
 
 def plausibility_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
-    """How far attention and each importance measure point at the tokens people marked as evidence.
+    """Return how far attention and each importance measure point at the tokens people marked as evidence.
 
-    One row per cell x score. auprc_mean: mean area under the precision-recall curve, in 0..1, of the token scores
-    against the `rationale` column. random_baseline: what scores in random order reach on the same texts;
-    uniform_baseline: what equal scores reach, the mean share of marked tokens. n_undefined: texts without a marked
-    token, with all marked, or without tokens. ci_low, ci_high: 95 % interval of the mean. No rows where the record
-    has no rationale.
+    One row per cell x score. auprc_mean, ci_low, ci_high: mean average precision, in 0..1, with its 95 % interval.
+    random_baseline: what scores in random order reach on the same texts; uniform_baseline: what equal scores reach. No rows
+    where the record has no rationale.
     """
     return frame(TABLE, [cell for cell in cells_of(record) if SECTION.applies(cell)])
 
 
-SECTION = Section(
-    name="plausibility",
-    place=20,
-    needs=("rationale", "attention"),
-    uses=("importance_*",),
-    tables=(TABLE,),
-)
+SECTION = Section(name="plausibility", place=20, needs=("rationale", "attention"), tables=(TABLE,))

@@ -5,16 +5,12 @@ Undefined: of a text without tokens; accuracy without a label; agreement with ma
 which nothing is selected stays in all means: its F1 is 0.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision, span_iou, spans, token_f1
-from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.leakage import Leakage, leakage
-from attnfaith.reporting.spec import Quantity, Section, per_cell
-from attnfaith.support.errors import counted
+from attnfaith.reporting.spec import Section, per_cell
 
 
 @per_cell
@@ -58,40 +54,16 @@ def selection(cell: Cell) -> dict[str, np.ndarray]:
 
 SELECTION = Section(
     name="selection",
-    source="Lei et al. (2016); Bastings et al. (2019)",
     place=35,
     needs=("selected", "selection"),
-    uses=("selection_probs", "complement_probs", "rationale", "probs", "label"),
     per_text=selection,
     compared=("[!s]*", "share_selected", "spans_selected", "selection_[!f]*", "selection_f1"),
-    quantities={
-        "share_selected": Quantity("share selected"),
-        "spans_selected": Quantity("runs"),
-        "nothing_selected": Quantity("texts with nothing selected"),
-        "everything_selected": Quantity("texts with everything selected"),
-        "selection_correct": Quantity("accuracy from the selection"),
-        "complement_correct": Quantity("accuracy from the rest"),
-        "complement_same": Quantity("same class from the rest"),
-        "selection_precision": Quantity("precision"),
-        "selection_recall": Quantity("recall"),
-        "selection_f1": Quantity("token F1"),
-        "selection_f1_papers": Quantity("token F1, of texts with a selection (papers)"),
-        "selection_iou_f1": Quantity("IoU F1"),
-        "selection_auprc": Quantity("AUPRC"),
-        "marked_selected": Quantity("texts with a marked token selected"),
-        "unmarked_correct": Quantity("accuracy where none is"),
-    },
     caption="What the model selects and reads",
     note="Runs: longest stretches of selected tokens. Accuracy from the selection: the model reads what it selects and "
     "nothing else, so this is its accuracy; from the rest: it reads all other tokens. F1 against marked tokens: mean over "
     "texts; where nothing is selected it is 0. Accuracy above chance where no marked token is selected: something else "
     "tells the label, perhaps the places that are selected.",
-    sentences=(
-        "On average {share_selected.mean:.1%} of a text is selected{share_selected.interval}; in "
-        "{nothing_selected.mean:.1%} of the texts nothing is, and they are in all means.",
-        "From the selection alone {selection_correct.mean:.1%} of the texts are classified rightly, from all other tokens "
-        "{complement_correct.mean:.1%}.",
-    ),
+    lead=("share_selected", "selection_correct", "complement_correct"),
 )
 
 
@@ -99,21 +71,11 @@ SELECTION = Section(
 
 
 OWN = "as many as selected"
-BUDGET_NUMBERS = {
-    "correct": "accuracy from {}",
-    "rest_correct": "accuracy from all but {}",
-    "sufficiency": "sufficiency, {}",
-    "comprehensiveness": "comprehensiveness, {}",
-    "token_f1": "token F1, {}",
-    "iou_f1": "IoU F1, {}",
-}
 
 
 @per_cell
 def budgets(cell: Cell) -> dict[tuple[str, str], dict[str, np.ndarray]]:
-    """Selections of one size, {(size, scores): {number: [N]}} with the numbers of BUDGET_NUMBERS, F1 where the record has
-    marked tokens.
-    """
+    """Selections of one size, {(size, scores): {number: [N]}}, F1 where the record has marked tokens."""
     names, sizes = cell.shared("selection_measures"), cell.shared("selection_shares")
     order = sorted(range(len(sizes)), key=lambda number: sizes.index(sizes[number]))  # the measures of a size together
     return {(OWN if sizes[at] == 0 else f"{sizes[at]:.0%}", names[at]): _budget(cell, at) for at in order}
@@ -143,22 +105,19 @@ def _budget_numbers(cell: Cell) -> dict[str, np.ndarray]:
     """<number> <size> <scores>, such as "sufficiency 10% attention"."""
     numbers = {}
     for (size, scores), values in budgets(cell).items():
-        numbers |= {f"{name} {size} {scores}": values[name] for name in BUDGET_NUMBERS if name in values}
+        numbers |= {f"{name} {size} {scores}": column for name, column in values.items()}
     return numbers
 
 
 SELECTION_BUDGETS = Section(
     name="selection_budgets",
-    source="DeYoung et al. (2020), section 4",
     place=36,
     needs=(
         *("selection_measures", "selection_shares", "selection_chosen", "selection_kept_probs", "selection_removed_probs"),
         *("probs", "label"),
     ),
-    uses=("rationale", "importance_*", "attention"),
     per_text=_budget_numbers,
     compared=(),
-    quantities={f"{name} *": Quantity(label) for name, label in BUDGET_NUMBERS.items()},
     caption="Selections of one size",
     note="The tokens that each score ranks first, as many of all. Sufficiency: how much less probable the predicted class "
     "is from these tokens alone (small is good); comprehensiveness: without them (large is good). Of a model that selects, "
@@ -189,36 +148,15 @@ def _place_numbers(cell: Cell) -> dict[str, np.ndarray]:
     }
 
 
-def _place_sentences(cell: Cell) -> Iterator[str]:
-    rows = {row["quantity"]: row for row in LEAKAGE.summary(cell)}
-    for name, result in places(cell).items():
-        row, length, majority = (rows[f"{number}_accuracy {name}"] for number in ("places", "lengths", "majority"))
-        if row["n"]:
-            tells = "tell it" if result.p_value < 0.05 else "are not shown to tell it"
-            yield (
-                f"From the places alone that are selected a linear classifier predicts the {name} of {row['mean']:.1%} of "
-                f"{counted(row['n'])}{render.interval_in_words(row)}, from the length alone {length['mean']:.1%}, by the "
-                f"commonest class {majority['mean']:.1%}: the places {tells} (p = {result.p_value:.3f})."
-            )
-
-
 LEAKAGE = Section(
     name="leakage",
-    source="Jacovi and Goldberg (2021), section 5",
     place=37,
     needs=("selected", "label", "probs"),
     per_text=_place_numbers,
     compared=(),
-    quantities={
-        "places_accuracy *": Quantity("{}, from the places selected"),
-        "lengths_accuracy *": Quantity("{}, from the length alone"),
-        "majority_accuracy *": Quantity("{}, the commonest class"),
-    },
     caption="What the places tell",
     note="Accuracy of a linear classifier that sees how many tokens are selected, in how many runs and at which places, and "
-    "how long the text is, but no word; each text is predicted by a fit on four fifths of the others. p: how often labels "
-    "exchanged among texts of about one length are predicted as much better than from the length alone. Undefined: texts "
-    "without tokens or label; all where there are fewer than 20, or one class. It is a lower bound: another classifier may "
-    "tell more.",
-    sentences=_place_sentences,
+    "how long the text is, but no word (Jacovi & Goldberg 2021, section 5); each text is predicted by a fit on four fifths "
+    "of the others. Undefined: texts without tokens or label; all where there are fewer than 20, or one class. It is a "
+    "lower bound: another classifier may tell more.",
 )
