@@ -142,8 +142,8 @@ def test_no_route_runs_what_a_checkpoint_brings(what, place):
 
 def test_a_data_set_that_is_a_script_is_refused(place):
     entry = DATASETS["sst"]
-    folder = place / entry.folder / (entry.hub_data_dir or "")
+    folder = place / entry.folder
     folder.mkdir(parents=True)
     (folder / f"{folder.name}.py").write_text(CODE)
-    with pytest.raises(AttnfaithError, match="Cannot read 'sst' from the folder"):
+    with pytest.raises(AttnfaithError, match="Cannot read 'sst' from .*scripts are no longer supported"):
         sources.read(entry, place)

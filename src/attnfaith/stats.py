@@ -66,7 +66,8 @@ def interval_of(values: np.ndarray, statistic: Callable[[np.ndarray], float] = n
     else:
         draws, acceleration = _medians(values, _resample_counts(len(values), DRAWS, 0)), 0.0
     number = statistic(values)
-    below = ((draws < number).sum() + 0.5 * (draws == number).sum()) / len(draws)
+    ties = np.isclose(draws, number, rtol=1e-12, atol=0)  # which of two equal sums is larger is a matter of rounding
+    below = ((draws < number) & ~ties).mean() + 0.5 * ties.mean()
     bias = ndtri(np.clip(below, 0.5 / len(draws), 1 - 0.5 / len(draws)))
     tails = bias + ndtri([0.025, 0.975])
     low, high = np.quantile(draws, ndtr(bias + tails / (1 - acceleration * tails)))

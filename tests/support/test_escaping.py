@@ -185,7 +185,9 @@ def outputs(kind, folder):
     rows = {"cell": [text()], "block": [text()], "status": ["failed"], "n": [np.nan], "reason": [text()]}
     study = {"results": str(folder / "study"), "output_dir": str(folder)}
     table = markdown_table([[text(), text()], [text(), text()]], numeric=[False, True])
-    write_page(study, pd.DataFrame(rows), {}, Results({text(): pd.DataFrame()}, {text(): table}, [text()], [cell, other]))
+    write_page(
+        study, pd.DataFrame(rows), {}, Results({text(): pd.DataFrame()}, {}, {text(): table}, [text()], [cell, other])
+    )
     view = drawn_view(4, tokens=[text() for _ in range(4)], model=text())
     pages = {
         "shown.html": ShownText(cell, 3).html(),

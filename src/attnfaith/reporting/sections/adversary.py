@@ -63,7 +63,8 @@ def _stored(cell: Cell) -> Iterator[Way]:
 def _searched(cell: Cell, exact: dict[float, np.ndarray]) -> Iterator[Way]:
     jsd, changes = [], []
     columns = (cell.rows(SEARCH), cell.rows("adversary_search_probs"), cell.attention, cell.probs)
-    for drawn, probs, attention, own in zip(*columns, strict=True):
+    for row in zip(*columns, strict=True):
+        drawn, probs, attention, own = (np.asarray(values, np.float64) for values in row)
         jsd.append(jensen_shannon_divergence(drawn, [attention] * len(drawn)))
         changes.append(total_variation_distance(probs, [own] * len(probs)))
     for epsilon in SELECTION_EPSILONS:
