@@ -30,6 +30,11 @@ FAMILY = ["dataset", "evidence"]
 RANGES = {"spans_selected": (0, np.inf), "sufficiency": (-1, 1), "comprehensiveness": (-1, 1)}
 """Ranges of statistics; all others are shares, F1 and precision, in 0..1."""
 SHARE = (0, 1)
+SHOWN = (
+    *("accuracy", "auprc_attention", "share_selected", "marked_selected", "unmarked_correct"),
+    *("correct", "sufficiency", "comprehensiveness"),
+)
+"""Statistics that the page shows; the CSV files have all."""
 MODEL = {"data": "{dataset}", "evidence": "{evidence}", "model": "{model}", "budget": "{budget}"}
 PAGES = {
     "models": MODEL | {"number": "{statistic}", "seeds": "{n_seeds}", "mean [95 %]": "{mean} [{ci_low}, {ci_high}]"},
@@ -48,7 +53,9 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not groups:
         return Analysis()
     results = {"models": models(groups), "budgets": budgets(groups), "places": places(groups)}
-    return Analysis(results, **page_parts(results, PAGES, cells))
+    compared = results["budgets"][results["budgets"]["difference"].notna() & results["budgets"]["statistic"].isin(SHOWN)]
+    shown = results | {"models": results["models"][results["models"]["statistic"].isin(SHOWN)], "budgets": compared}
+    return Analysis(results, **page_parts(shown, PAGES, cells))
 
 
 def models(groups: Sequence[Models]) -> pd.DataFrame:

@@ -55,7 +55,8 @@ def test_an_analysis_makes_what_its_page_includes(study):
     _, results = analysed(study)
     shown = {*results.grids} & {*results.tables}
     assert shown and all(len(results.tables[name]) and results.grids[name].rows for name in shown)
-    folder = library.folder() / study.partition(":")[0] / "results"
+    results_of = "results_sequences" if study.endswith("sequences_analysis") else "results"
+    folder = library.folder() / study.partition(":")[0] / results_of
     if (folder / "made.json").is_file():  # written by the study itself, other tables of it beside those of the page
         stored = [path for path in folder.glob("*.csv") if path.stem in results.tables]
         assert {*shown} & {path.stem for path in stored}
