@@ -166,9 +166,13 @@ def _pairs(dataset, links, links_from: int):
         return dataset
     from attnfaith.data.pairs import read_links  # what it imports makes data sets, too
 
-    name = str(links) if isinstance(links, str | os.PathLike) else "links"
+    name = "links"
     try:
-        lines = list(links) if name == "links" else Path(links).read_text(encoding="utf-8").splitlines()
+        if isinstance(links, str | os.PathLike):
+            name = str(links)
+            lines = Path(links).read_text(encoding="utf-8").splitlines()
+        else:
+            lines = list(links)
     except (OSError, ValueError, TypeError) as error:
         raise FileError(f"links={excerpt(name)} cannot be read: {excerpt(error, 200)}") from error
     if len(lines) != len(dataset):

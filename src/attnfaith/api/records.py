@@ -194,7 +194,7 @@ class Record:
         from attnfaith.reporting import sections
         from attnfaith.stats import estimate
 
-        names = ("quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined")
+        names = ["quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined"]
 
         def line(name: str, values: np.ndarray) -> dict:
             n = int((~np.isnan(values)).sum())
@@ -215,7 +215,7 @@ class Record:
         differing = [name for name in CELL if len({str(cell.heading[name]) for cell in self.cells}) > 1]
         parts = []
         for cell in self.cells:
-            frame = pd.DataFrame(part(cell), columns=names)
+            frame = pd.DataFrame(part(cell), columns=None if names is None else list(names))
             for place, name in enumerate(differing):
                 frame.insert(place, name, cell.heading[name])
             parts.append(frame)
