@@ -155,7 +155,7 @@ def facts_of_tokenizer(recipe: Recipe, tokenizer) -> dict[str, dict]:
 def _pretrained(recipe: Recipe) -> Iterator[Path]:
     """The folder of the pretrained model; whatever is raised within the block becomes a RecipeError that names it."""
     try:
-        yield loading.model_folders(recipe.model.pretrained, recipe.model.revision)[1]
+        yield loading.model_folder(recipe.model.pretrained, recipe.model.revision)
     except Exception as error:  # transformers, tokenizers and safetensors raise many kinds
         raise RecipeError(
             f"model.pretrained={excerpt(recipe.model.pretrained)} cannot be used: {excerpt(error.__cause__ or error, 300)}"
