@@ -58,7 +58,7 @@ def _run_facts(recipe: Mapping, run: Mapping, settings: Mapping) -> dict[str, ob
     return {
         "run": recipe["note"] or recipe["name"],
         "trained against": run.get("base", {}).get("folder", ""),
-        "fine-tuned from": "{name}, revision {revision}".format(**run["pretrained"]) if "pretrained" in run else "",
+        "fine-tuned from": "{name} (revision {revision}, weights {digest})".format(**run["pretrained"]) if "pretrained" in run else "",
         "sizes": ", ".join(f"{split} {count:,}" for split, count in run["sizes"].items()),
         **own_data_facts(dataset),
         "training": training,
