@@ -12,6 +12,7 @@ from attnfaith.support.errors import counted, cut
 
 MOST_CLASSES = 20
 """Classes that are listed one by one."""
+FINE_TUNED = "{name} (revision {revision}, weights {digest})"
 REASONS = {
     "no_label": "without a label",
     "no_text": "without text",
@@ -58,7 +59,7 @@ def _run_facts(recipe: Mapping, run: Mapping, settings: Mapping) -> dict[str, ob
     return {
         "run": recipe["note"] or recipe["name"],
         "trained against": run.get("base", {}).get("folder", ""),
-        "fine-tuned from": "{name} (revision {revision}, weights {digest})".format(**run["pretrained"]) if "pretrained" in run else "",
+        "fine-tuned from": FINE_TUNED.format(**run["pretrained"]) if "pretrained" in run else "",
         "sizes": ", ".join(f"{split} {count:,}" for split, count in run["sizes"].items()),
         **own_data_facts(dataset),
         "training": training,
