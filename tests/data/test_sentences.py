@@ -112,7 +112,6 @@ def test_encode_by_hand():
     ]
     assert encoded["tokens"][:] == [list(map(" ".join, document)) for document in encoded["words"][:]]
     assert encoded["rationale"][:] == [[0, 1, 0], [], [1], [1, 0, 0, 1]]
-    assert encoded["word_rationale"][0] == [[0, 0, 0], [0, 0, 1, 0], [0]]
     assert not any(encoded["truncated"][:]) and encoded["n_unknown"][:] == [0, 0, 1, 0]
     cut = encode(split, tokenizer, max_length=8)
     assert cut["words"][:] == [[["a", "dog", "."], ["the", "cat"]], [], [["unseen"]], [["a", ".", "the", "cat"], ["."]]]

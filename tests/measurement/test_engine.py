@@ -84,7 +84,6 @@ def test_documents_by_sentences(go, texts, tiny_model, tiny_batch):
     model, dataset = tiny_model(encoder="bigru", hierarchy="sentence"), texts(hierarchy="sentence")
     marks = [[[len(word) % 2 for word in sentence] for sentence in row] for row in dataset["words"]]
     dataset = dataset.add_column("rationale", [[max(sentence) for sentence in row] for row in marks])
-    dataset = dataset.add_column("word_rationale", marks)
     table = go(model=model, dataset=dataset, producers=NAMES)
     identity = record.from_row(table.to_pylist()[0])
     assert (identity.encoder, identity.hierarchy, identity.level) == ("bigru", "sentence", "sentence")

@@ -302,7 +302,6 @@ def encoded_types() -> dict:
         "truncated": pa.bool_(),  # whether words were cut off
         "n_unknown": pa.int32(),  # number of the T tokens (words of T sentences) outside the vocabulary
         "rationale": marks,  # [T] of sentences the largest value of their words
-        "word_rationale": pa.list_(marks),  # [T][W] of the words of sentences
         "impermissible": marks,  # [L] 1 on parts of impermissible words, 0 on markers and second texts
         "labels": pa.int64(),
         "candidates": ids,  # labels that the answer may be
@@ -353,8 +352,7 @@ def _word_columns(rows: Mapping, columns: Mapping, tokenizer) -> dict:
         more["rationale"] = [marks[: len(text)] for marks, text in zip(rows["rationale"], read, strict=True)]
         if hierarchical:
             remaining = map(iter, more["rationale"])
-            marks = [
-                [list(islice(rest, len(part))) for part in text] for rest, text in zip(remaining, sentences, strict=True)
+            more["rationale"] = [
+                [max(islice(rest, len(part))) for part in text] for rest, text in zip(remaining, sentences, strict=True)
             ]
-            more |= {"word_rationale": marks, "rationale": [list(map(max, text)) for text in marks]}
     return more
