@@ -32,7 +32,7 @@ def typed(
     if values["objective"] == "guided":
         values |= {"base": ", ".join(parts), "attention_kind": "given"}
     identity = records.Identity(**values)
-    stated = alignment if identity.reduction is None else f"{alignment}({identity.reduction_label})"
+    stated = alignment if identity.reduction is None else f"{alignment}({identity.attention_label})"
     assert identity.heading["projection"] == projection and identity.heading["alignment"] == stated
     assert identity.heading["objective"] == objective and identity.heading["vectors"] == vectors
     return identity

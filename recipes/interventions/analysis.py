@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pandas as pd
 
-from attnfaith.record import PENALTY_FIELDS, Identity, projection_label
+from attnfaith.record import PENALTY_FIELDS, Identity, labelled
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections.performance import per_text as correctness
@@ -71,7 +71,7 @@ def intervention_label(identity: Identity) -> str:
     _, _, trained = identity.objective_label.partition("(")
     parts += [trained.removesuffix(")")] if identity.objective == "classification" and trained else []
     if identity.projection != twin.projection:
-        parts.append(projection_label(identity.projection, identity.projection_parameter))
+        parts.append(labelled(identity.projection, identity.projection_parameter))
     parts += [str(identity.heading["alignment"])] if identity.score_scale is not None else []
     return ", ".join(parts)
 

@@ -177,7 +177,7 @@ def model_name(identity: Identity) -> str:
     """Such as "bernoulli, moving average", "budget, transition 0.1, contiguous"; "attention" where nothing is selected."""
     if identity.selection_kind is None:
         return ATTENTION
-    parts = [identity.selection_kind, identity.selection_label]
+    parts = [identity.selection_kind, identity.attention_label]
     parts += ["moving average"] if identity.selection_baseline == "moving_average" else []
     return ", ".join(filter(None, [*parts, "two-sided" if identity.selection_two_sided else ""]))
 

@@ -5,9 +5,8 @@ import hypothesis.strategies as st
 import pytest
 from transformers import AutoTokenizer
 
-from attnfaith.data.subwords import encode_for_classifier, read_tokens, tokenizer_facts
+from attnfaith.data.subwords import CONTINUES, REPEATS, encode_for_classifier, read_tokens, tokenizer_facts, words_of
 from attnfaith.data.tokenization import spread
-from attnfaith.record import CONTINUES, REPEATS, words_of
 from tests.small_classifiers import tokenizer as small_tokenizer
 from tests.splits import rows
 from tests.subword_tokenizers import KINDS, TEXTS, train

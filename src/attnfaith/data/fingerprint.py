@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from attnfaith.data.in_memory import pieces
-from attnfaith.record import projection_label
+from attnfaith.record import labelled
 
 
 CONTENT = ("text", "text_pair", "label", "candidates", "source", "target", "links")
@@ -65,7 +65,7 @@ def hash_of_weights(model):
 def digest_model(model) -> str:
     """Return the SHA-256 of an attention classifier's weights and of the settings that weights and shapes do not show."""
     digest, config = hash_of_weights(model), model.config
-    settings = [projection_label(config.projection, config.projection_parameter), config.markers, config.num_attention_heads]
+    settings = [labelled(config.projection, config.projection_parameter), config.markers, config.num_attention_heads]
     settings += [] if config.hierarchy == "none" else [config.hierarchy, config.sentence_token_id]
     digest.update(json.dumps(settings).encode())
     return digest.hexdigest()

@@ -46,6 +46,19 @@ def tokenizer_facts(tokenizer, name: str, revision: str | None = None) -> dict[s
 # ------------------------------------------------------------------------------------------------ tokens
 
 
+def words_of(tokens: Sequence[str], owners: Sequence[int]) -> tuple[list[str], list[int]]:
+    """Return the words that a text's tokens make, and the number of each token's word, from 0. owners: `word_of_token`."""
+    words, numbers, previous = [], [], None
+    for token, owner in zip(tokens, owners, strict=True):
+        if not words or owner != previous:
+            words.append(token)
+        elif not (token.startswith(REPEATS) and words[-1].endswith(token.removeprefix(REPEATS))):
+            words[-1] += token.removeprefix(CONTINUES)
+        numbers.append(len(words) - 1)
+        previous = owner
+    return [word.strip() or word[:1] for word in words], numbers
+
+
 def read_tokens(text: str, tokens: Sequence[str], spans: Sequence[tuple[int, int]], words: Sequence) -> tuple[list, list]:
     """Return tokens as people read them, and the number of each token's word, from 0.
 

@@ -11,11 +11,12 @@ import unicodedata
 import numpy as np
 import torch
 
+from attnfaith.data.subwords import words_of
 from attnfaith.interventions.explanation_tests import ExplanationTest, read_parts
 from attnfaith.interventions.targets import read_out
 from attnfaith.measurement.options import Absent, StateLayer
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.record import Column, words_of
+from attnfaith.record import Column
 from attnfaith.subjects import Batch, Subject, SubjectError
 from attnfaith.subjects.text_parts import marked_places
 

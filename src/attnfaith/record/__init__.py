@@ -1,16 +1,16 @@
 """The record: the result of a measurement, and the source of all tables, figures, pages and cards. Needs no model."""
 
 from attnfaith.record.identity import (
-    HEADING,
+    LABELS,
     PENALTY_FIELDS,
     UNKNOWN,
     UNKNOWN_SEED,
     Identity,
     as_columns,
     from_row,
+    labelled,
     model_fields,
     objective_fields,
-    projection_label,
     training_fields,
 )
 from attnfaith.record.io import (
@@ -27,9 +27,11 @@ from attnfaith.record.io import (
 from attnfaith.record.schema import (
     ABSOLUTE,
     COLUMNS,
+    CONTINUES,
     IDENTITY_COLUMNS,
     OPTIONAL_COLUMNS,
     OUTPUTS,
+    REPEATS,
     SEQUENCE_COLUMNS,
     VERSION,
     Column,
@@ -43,20 +45,13 @@ from attnfaith.record.schema import (
     validate,
     with_settings,
 )
-from attnfaith.record.words import (
-    CONTINUES,
-    REPEATS,
-    words_of,
-)
 from attnfaith.support.errors import RecordError
 
 
 __all__ = (
-    ["ABSOLUTE", "COLUMNS", "CONTINUES", "HEADING", "IDENTITY_COLUMNS", "OPTIONAL_COLUMNS", "OUTPUTS"]
-    + ["PENALTY_FIELDS", "REPEATS", "SEQUENCE_COLUMNS", "UNKNOWN", "UNKNOWN_SEED", "VERSION"]
-    + ["Column", "Identity", "RecordError"]
-    + ["as_columns", "build", "check_one_version", "column_of", "common_columns", "concatenate", "equal"]
-    + ["from_row", "has_classes", "list_lengths", "load", "model_fields", "objective_fields"]
-    + ["of_sequences", "plain", "projection_label", "ragged", "rows", "save", "schema_of", "settings"]
-    + ["training_fields", "validate", "with_settings", "words_of"]
+    ["ABSOLUTE", "COLUMNS", "CONTINUES", "IDENTITY_COLUMNS", "LABELS", "OPTIONAL_COLUMNS", "OUTPUTS", "PENALTY_FIELDS"]
+    + ["REPEATS", "SEQUENCE_COLUMNS", "UNKNOWN", "UNKNOWN_SEED", "VERSION", "Column", "Identity", "RecordError"]
+    + ["as_columns", "build", "check_one_version", "column_of", "common_columns", "concatenate", "equal", "from_row"]
+    + ["has_classes", "labelled", "list_lengths", "load", "model_fields", "objective_fields", "of_sequences", "plain"]
+    + ["ragged", "rows", "save", "schema_of", "settings", "training_fields", "validate", "with_settings"]
 )

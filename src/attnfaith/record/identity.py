@@ -28,8 +28,7 @@ LABELS = {
     "objective": "what the model was trained for, with what was added to the loss in brackets",
     "seed": "seed of the training run; -1 where it is unknown",
 }
-HEADING = tuple(LABELS)
-"""Keys of `Identity.heading`: the columns that a table's rows begin with."""
+"""The labels in `Identity.heading`, with which the rows of a table begin, and their meanings."""
 
 
 @dataclass(frozen=True)
@@ -101,19 +100,25 @@ class Identity:
 
     @property
     def heading(self) -> dict[str, object]:
-        """Labels for people, by HEADING, with which a table's rows begin. Nothing reads them back."""
+        """Labels for people, by LABELS, with which a table's rows begin. Nothing reads them back."""
         hierarchy = "" if self.hierarchy == "none" else self.hierarchy
-        words = "words" if hierarchy and self.level == "word" else ""
-        attention = self.reduction_label or self.selection_label
-        apart = "impermissible apart" if self.separate_impermissible else ""
-        spread = self.vectors_scale if self.vectors == "random" else self.vectors_digest
         return {
-            **{name: getattr(self, name) for name in HEADING},
+            **{name: getattr(self, name) for name in LABELS},
             "training_texts": self.training_texts or UNKNOWN,
-            "encoder": _labelled(self.encoder, hierarchy, words, _part("tokenizer", self.tokenizer_digest)),
-            "alignment": _labelled(self.alignment, _part("scale", self.score_scale), attention, apart),
-            "projection": projection_label(self.projection, self.projection_parameter),
-            "vectors": _labelled(self.vectors, _part("", spread)),
+            "encoder": labelled(
+                self.encoder,
+                hierarchy,
+                "words" if hierarchy and self.level == "word" else "",
+                ("tokenizer", self.tokenizer_digest),
+            ),
+            "alignment": labelled(
+                self.alignment,
+                ("scale", self.score_scale),
+                self.attention_label,
+                "impermissible apart" if self.separate_impermissible else "",
+            ),
+            "projection": labelled(self.projection, self.projection_parameter),
+            "vectors": labelled(self.vectors, self.vectors_scale if self.vectors == "random" else self.vectors_digest),
             "objective": self.objective_label,
         }
 
@@ -129,55 +134,51 @@ class Identity:
     def model_label(self) -> str:
         """Such as "bilstm+additive+softmax", encoder, alignment and projection; of an adversary its objective."""
         if self.objective == "adversarial":
-            return _labelled("adversarial", *self._adversary)
+            return labelled("adversarial", *self._adversary)
         return "+".join(str(self.heading[name]) for name in ("encoder", "alignment", "projection"))
 
     @property
-    def reduction_label(self) -> str:
-        """Such as "last layer", "all layers", "layer 3, head 5", "rollout"; "" where attention is one vector anyway."""
-        if self.reduction != "mean":
-            return self.reduction or ""
-        layers = {"last": "last layer", "all": "all layers"}.get(self.reduction_layers, f"layer {self.reduction_layers}")
-        return layers if self.reduction_head is None else f"{layers}, head {self.reduction_head}"
-
-    @property
-    def selection_label(self) -> str:
-        """How tokens are selected and read, where it is not the default, such as "transition 0.01, contiguous"."""
+    def attention_label(self) -> str:
+        """How layers and heads became one attention ("last layer", "layer 3, head 5", "rollout"), or how tokens are selected
+        and read, where it is not the default ("transition 0.01, contiguous"); "" for one vector of attention.
+        """
+        if self.reduction is not None:
+            named = {"last": "last layer", "all": "all layers"}.get(self.reduction_layers, f"layer {self.reduction_layers}")
+            head = () if self.reduction_head is None else (("head", self.reduction_head),)
+            return _joined(named, *head) if self.reduction == "mean" else self.reduction
         if self.selection_kind is None:
             return ""
-        threshold, test = 0.5 if self.selection_kind == "bernoulli" else 0.0, self.selection_test_temperature
-        parts = (
-            _unless(self.encoder, self.selection_encoder),
-            _part("transition", self.selection_transition or None),
-            _part("temperature", self.selection_temperature),
-            _part("at test", _unless(self.selection_temperature, test)),
-            _part("threshold", _unless(threshold, self.selection_threshold)),
+        usual, test = 0.5 if self.selection_kind == "bernoulli" else 0.0, self.selection_test_temperature
+        return _joined(
+            self.selection_encoder if self.selection_encoder != self.encoder else None,
+            ("transition", self.selection_transition or None),
+            ("temperature", self.selection_temperature),
+            ("at test", None if test == self.selection_temperature else test),
+            ("threshold", None if self.selection_threshold == usual else self.selection_threshold),
             "contiguous" if self.selection_contiguous else "",
-            _unless("zeroed", self.selection_reads),
-            _unless("average", self.selection_pooling),
+            self.selection_reads if self.selection_reads != "zeroed" else None,
+            self.selection_pooling if self.selection_pooling != "average" else None,
             "" if self.selection_vectors_shared else "vectors apart",
         )
-        return ", ".join(filter(None, parts))
 
     @property
     def objective_label(self) -> str:
         """Such as "classification(diversity 0.5)", "adversarial(kl, 0.002)", "guided(bilstm+additive+softmax)"."""
-        parts = []
-        if self.objective == "adversarial":
-            parts = [*self._adversary, _part("base", self.base_penalties)]
-        elif self.objective == "guided":
-            parts = ["+".join(filter(None, (self.base, self.base_penalties)))]
-        return _labelled(
+        against = {
+            "adversarial": [*self._adversary, ("base", self.base_penalties)],
+            "guided": ["+".join(filter(None, (self.base, self.base_penalties)))],
+        }
+        return labelled(
             self.objective,
-            *parts,
-            _part("attention rate x", _unless(1.0, self.attention_rate)),
-            _part("tokens erased", self.random_erasure or None),
+            *against.get(self.objective, ()),
+            ("attention rate x", None if self.attention_rate == 1 else self.attention_rate),
+            ("tokens erased", self.random_erasure or None),
             *self.penalties,
-            _part("sparsity", self.selection_sparsity),
-            _part("coherence", self.selection_coherence),
+            ("sparsity", self.selection_sparsity),
+            ("coherence", self.selection_coherence),
             "moving average" if self.selection_baseline == "moving_average" else "",
-            _part("selected", self.selection_target),
-            _part("lasso", self.selection_lasso),
+            ("selected", self.selection_target),
+            ("lasso", self.selection_lasso),
             "two-sided" if self.selection_two_sided else "",
         )
 
@@ -188,38 +189,31 @@ class Identity:
             "impermissible_mass": self.impermissible_heads,
             "diversity": None,
             "word_tying": f"{self.word_tying_distance}{' with padding' if self.word_tying_padding else ''}",
-            "masked_language_model": _part("share", self.masked_share),
+            "masked_language_model": None if self.masked_share is None else f"share {self.masked_share:g}",
         }
-        labels = {name: _part(name.replace("_", " "), getattr(self, name) or None) for name in details}
-        return [" ".join(filter(None, (labels[name], detail))) for name, detail in details.items() if labels[name]]
+        weights = {name: weight for name in details if (weight := getattr(self, name))}
+        return [f"{name.replace('_', ' ')} {weight:g} {details[name] or ''}".strip() for name, weight in weights.items()]
 
     @property
-    def _adversary(self) -> list[str]:
-        frozen = "frozen" if self.adversary_frozen else ""
-        return [str(self.adversary_divergence), f"{self.adversary_weight:g}", frozen]
+    def _adversary(self) -> list[str | float | None]:
+        return [self.adversary_divergence, self.adversary_weight, "frozen" if self.adversary_frozen else ""]
 
 
-def projection_label(projection: str, parameter: float | None) -> str:
-    """Such as "softmax", "sparsegen(0.5)"."""
-    return _labelled(projection, _part("", parameter))
-
-
-def _labelled(name: str, *parts: str | None) -> str:
-    """The name, with those parts that are not empty in brackets."""
-    inside = ", ".join(filter(None, parts))
+def labelled(name: str, *parts: str | float | tuple[str, str | float | None] | None) -> str:
+    """Return a name with its parts in brackets, such as "sparsegen(0.5)". A part is a value, or its name and the value;
+    those of None or "" are left out.
+    """
+    inside = _joined(*parts)
     return f"{name}({inside})" if inside else name
 
 
-def _part(name: str, value: float | str | None) -> str:
-    """A name with its value; "" for None."""
-    if value is None or value == "":
-        return ""
-    return f"{name} {value if isinstance(value, str) else format(value, 'g')}".strip()
-
-
-def _unless(usual, value):
-    """The value; None where it is the usual one."""
-    return None if value == usual else value
+def _joined(*parts) -> str:
+    words = []
+    for part in parts:
+        name, value = part if isinstance(part, tuple) else ("", part)
+        if value not in (None, ""):
+            words.append(f"{name} {value if isinstance(value, str) else format(value, 'g')}".strip())
+    return ", ".join(words)
 
 
 def as_columns(identity: Identity, count: int) -> dict[str, list]:
@@ -261,16 +255,15 @@ def model_fields(model) -> dict[str, object]:
 
 def objective_fields(recipe) -> dict[str, object]:
     """Return the fields of an identity about a model's objective."""
-    objective = recipe.objective
+    objective, selection = recipe.objective, ("baseline", "sparsity", "coherence", "lasso", "two_sided")
     fields = {
         "objective": objective.kind if recipe.model.type is None else "translation",
         "attention_rate": recipe.training.attention_learning_rate_factor,
         "random_erasure": recipe.training.random_erasure,
         **vars(recipe.penalties),
+        **{f"selection_{name}": getattr(recipe.selection, name) for name in selection},
+        "selection_target": recipe.selection.share,
     }
-    names = ("baseline", "sparsity", "coherence", "lasso", "two_sided")
-    fields |= {f"selection_{name}": getattr(recipe.selection, name) for name in names}
-    fields["selection_target"] = recipe.selection.share
     if objective.kind == "adversarial":
         fields |= {f"adversary_{name}": getattr(objective, name) for name in ("weight", "divergence", "frozen")}
     return fields

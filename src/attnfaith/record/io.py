@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -32,45 +33,39 @@ def rows(table: pa.Table, column: str) -> list[np.ndarray]:
     """
     if column not in table.column_names:
         raise RecordError(f"the record has no column '{column}'; it has {table.column_names}")
-    array = table.column(column).combine_chunks()
-    if not pa.types.is_list(array.type):
-        raise RecordError(f"column '{column}' holds one {array.type} per instance, not a list")
-    bounds = [array.offsets.to_numpy()]
-    while pa.types.is_list(array.values.type):
-        array = array.values
-        bounds.append(array.offsets.to_numpy())
-    flat = array.values.to_numpy(zero_copy_only=False)
-    outer = list(zip(bounds[0][:-1], bounds[0][1:], strict=True))
-    if len(bounds) == 1:
-        return [flat[start:stop] for start, stop in outer]
-    if column_of(table.schema.field(column)).axes[-1] == "W":
-        return [[flat[bounds[1][place] : bounds[1][place + 1]] for place in range(*both)] for both in outer]
-    return [_shaped(flat, bounds, start, stop, f"column '{column}' row {row}") for row, (start, stop) in enumerate(outer)]
-
-
-def _shaped(flat: np.ndarray, bounds: list[np.ndarray], start: int, stop: int, where: str) -> np.ndarray:
-    """The lists start..stop along the second axis as one array; bounds: where the lists of each axis begin and end."""
-    shape = [stop - start]
-    for inner in bounds[1:]:
-        if len(lengths := np.unique(np.diff(inner[start : stop + 1]))) > 1:
-            raise RecordError(f"{where}: draws of lengths {lengths.tolist()}; they must have one length")
-        shape.append(lengths[0] if len(lengths) else 0)
-        start, stop = inner[start], inner[stop]
-    return flat[start:stop].reshape(shape)
-
-
-def series(version: str) -> str:
-    """Return major.minor of a version of the package: numbers change with these only, so records of a series compare."""
-    return ".".join(version.split(".")[:2])
+    values, bounds = table.column(column).combine_chunks(), []
+    if not pa.types.is_list(values.type):
+        raise RecordError(f"column '{column}' holds one {values.type} per instance, not a list")
+    is_ragged = column_of(table.schema.field(column)).axes[-1:] == ("W",)
+    while pa.types.is_list(values.type):  # where the lists of each axis begin and end
+        bounds.append(values.offsets.to_numpy())
+        values = values.values
+    flat, arrays = values.to_numpy(zero_copy_only=False), []
+    for row, (start, stop) in enumerate(pairwise(bounds[0].tolist())):
+        if is_ragged:
+            arrays.append([flat[slice(*ends)] for ends in pairwise(bounds[1][start : stop + 1])])
+            continue
+        shape = [stop - start]
+        for inner in bounds[1:]:
+            lengths = np.unique(np.diff(inner[start : stop + 1]))
+            if len(lengths) > 1:
+                raise RecordError(
+                    f"column '{column}' row {row}: draws of lengths {lengths.tolist()}; they must have one length"
+                )
+            shape.append(lengths[0] if len(lengths) else 0)
+            start, stop = inner[start], inner[stop]
+        arrays.append(flat[start:stop].reshape(shape))
+    return arrays
 
 
 def check_one_version(
     tables: Iterable[pa.Table], remedy: str = "measure them anew with one, or give mix_versions=True"
 ) -> None:
-    """Raise RecordError where different series of the package, major.minor, measured the records. remedy: what to do, for
-    the message.
+    """Raise RecordError where different series of the package, major.minor, measured the records: numbers change with these
+    only. remedy: what to do, for the message.
     """
-    versions = sorted({series(part["version"]) for table in tables for part in settings(table) if "version" in part})
+    made_by = (part["version"] for table in tables for part in settings(table) if "version" in part)
+    versions = sorted({".".join(version.split(".")[:2]) for version in made_by})
     if len(versions) > 1:
         raise RecordError(f"different versions of attnfaith measured the records, {', '.join(versions)}: {remedy}")
 
@@ -115,19 +110,16 @@ def equal(first: pa.Table, second: pa.Table) -> bool:
 
 def plain(table: pa.Table) -> pa.Table:
     """Return the columns of a record with strings in place of dictionaries and without metadata, for any reader of Arrow."""
-    columns = [
-        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column for column in table.columns
-    ]
-    return pa.table(columns, names=table.column_names)
+    kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in table.schema.types]
+    return table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
 
 
-def settings(table: pa.Table | pa.Schema) -> list[dict]:
+def settings(table: pa.Table) -> list[dict]:
     """Return what made the record: one dict of settings per cell; [] where none were stored.
 
     Raises RecordError where anything else is stored.
     """
-    schema = table if isinstance(table, pa.Schema) else table.schema
-    stored = (schema.metadata or {}).get(b"attnfaith", b"[]")
+    stored = (table.schema.metadata or {}).get(b"attnfaith", b"[]")
     try:
         parts = json.loads(stored)
         columns = [part.get("columns", {}) for part in parts]  # those of a cell name the measures that made them

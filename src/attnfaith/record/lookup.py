@@ -47,7 +47,7 @@ def find_record(word: str | os.PathLike, *, revision: str | None = None) -> Sour
     """
     sources = find_records(word, revision=revision)
     if len(sources) > 1:
-        names = _listed([source.name for source in sources])
+        names = cut(", ".join(source.name for source in sources), 200)
         raise NotFoundError(f"{cut(str(word))} holds {len(sources)} records: name one of {names}")
     return sources[0]
 
@@ -123,24 +123,22 @@ def why_unreadable(error: Exception, repo_id: str) -> str:
     """Return why a repository cannot be read, in short. error: of huggingface_hub, or caused by such an error."""
     from huggingface_hub import errors
 
-    repo_id, causes = cut(repo_id), (error, error.__cause__)
-    for kind, reason in (
-        (errors.HFValidationError, "no repository has such a name"),
-        (
-            errors.LocalEntryNotFoundError,
-            f"{repo_id} cannot be looked up: it is not in the cache, and the Hub is not reached",
-        ),
-        (errors.RepositoryNotFoundError, f"there is no {repo_id} that you may read; private ones need `hf auth login`"),
-    ):
-        if any(isinstance(cause, kind) for cause in causes):
-            return reason
+    repo_id, kinds = cut(repo_id), (type(error), type(error.__cause__))
+    reasons = {
+        errors.HFValidationError: "no repository has such a name",
+        errors.LocalEntryNotFoundError: f"{repo_id} cannot be looked up: it is not in the cache, and the Hub is not reached",
+        errors.RepositoryNotFoundError: f"there is no {repo_id} that you may read; private ones need `hf auth login`",
+    }
+    for reason, text in reasons.items():
+        if any(issubclass(kind, reason) for kind in kinds):
+            return text
     return f"{repo_id} cannot be read ({type(error).__name__}: {excerpt(error)})"
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    from huggingface_hub.errors import HFValidationError
 
-    return HfHubHTTPError, HFValidationError, OSError
+    return HFValidationError, OSError
 
 
 def _in_folder(folder: Path) -> list[Source]:
@@ -173,31 +171,25 @@ def _near(path: Path) -> str:
     return f"; did you mean {path.parent / near}?" if near else ""
 
 
-def _listed(names: Sequence[str]) -> str:
-    return cut(", ".join(names), 200)
-
-
 def _on_hub(repo_id: str, configuration: str | None, revision: str | None) -> list[Source]:
     """The records that a model's card names, or those of a data set of records."""
     from huggingface_hub import ModelCard, hf_hub_download
 
-    card, unread, refusals = {}, None, _refusals()
     try:
-        text = Path(hf_hub_download(repo_id, CARD, revision=revision)).read_text(encoding="utf-8")
-        card = ModelCard(text).data.get("attnfaith")
-    except refusals as error:
-        unread = error
-    except (ValueError, yaml.YAMLError):
-        pass
-    if unread is None:
-        if not (isinstance(card, dict) and card.get("records")):
-            raise NotFoundError(f"{repo_id}: the model's card names no record; give the data set that holds it")
-        wanted = configuration or card.get("configuration") or repo_id.rpartition("/")[2]
-        return _in_dataset(card["records"], wanted, name=repo_id)
+        path = Path(hf_hub_download(repo_id, CARD, revision=revision))
+    except _refusals() as unread:  # no model: perhaps a data set
+        try:
+            return _in_dataset(repo_id, configuration, revision)
+        except _refusals() as error:
+            why = why_unreadable(unread, repo_id)
+            raise NotFoundError(f"no run or record at {repo_id}, and on the Hub {why}") from error
     try:
-        return _in_dataset(repo_id, configuration, revision)
-    except refusals as error:
-        raise NotFoundError(f"no run or record at {repo_id}, and on the Hub {why_unreadable(unread, repo_id)}") from error
+        card = ModelCard(path.read_text(encoding="utf-8")).data.get("attnfaith")
+        records = card["records"]
+    except (ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+        raise NotFoundError(f"{repo_id}: the model's card names no record; give the data set that holds it") from error
+    wanted = configuration or card.get("configuration") or repo_id.rpartition("/")[2]
+    return _in_dataset(records, wanted, name=repo_id)
 
 
 def _in_dataset(
@@ -216,7 +208,7 @@ def _in_dataset(
         parts.setdefault(path.parent.name, []).append(path)
     if not parts:
         files = HfApi().list_repo_files(repo_id, repo_type="dataset", revision=revision)
-        there = _listed(sorted({file.partition("/")[0] for file in files if file.endswith(".parquet")}))
+        there = cut(", ".join(sorted({file.partition("/")[0] for file in files if file.endswith(".parquet")})), 200)
         raise NotFoundError(f"the data set {repo_id} holds no record{f' of {wanted}; it has {there}' if wanted else ''}")
     return [
         Source(name or (repo_id if len(parts) == 1 else f"{repo_id}:{configuration}"), tuple(paths))

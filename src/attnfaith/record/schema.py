@@ -12,12 +12,13 @@ R is 2: row 0 predicts a target word, row 1 has the word as input.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import TypeAdapter, ValidationError
 
 from attnfaith.record.identity import LABELS, from_row
 from attnfaith.support.errors import RecordError
@@ -29,6 +30,10 @@ VERSION_KEY = b"attnfaith_schema"
 SUM_TOLERANCE = 1e-4
 ABSOLUTE = "absolute_"
 """Start of the name under which tests of explanations take a signed measure by its size."""
+CONTINUES = "##"
+"""Prefix of a token that continues the word of the token before it."""
+REPEATS = f"{CONTINUES}⋯"
+"""Prefix of a token that is a further part, such as a byte, of a character that the token before it shows."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,79}")
 """What a column's name looks like: it becomes part of file names."""
 
@@ -92,19 +97,13 @@ def column_of(field: pa.Field) -> Column:
     Raises RecordError for metadata that no Column wrote.
     """
     stored = (field.metadata or {}).get(b"attnfaith")
-    if stored is None:
-        return Column()
     try:
-        return _described(stored)
-    except (ValueError, TypeError, AttributeError) as error:
+        return Column() if stored is None else _described(stored)
+    except ValidationError as error:
         raise RecordError(f"column '{field.name}': its description in the file cannot be read: {error}") from error
 
 
-@lru_cache(maxsize=1024)  # a record is checked often, with the same columns each time
-def _described(stored: bytes) -> Column:
-    values, names = json.loads(stored), {key.name for key in fields(Column)}
-    column = Column(**{name: value for name, value in values.items() if name in names})
-    return replace(column, axes=tuple(column.axes), range=None if column.range is None else tuple(column.range))
+_described = lru_cache(maxsize=1024)(TypeAdapter(Column).validate_json)  # of the same columns, again and again
 
 
 IDENTITY_COLUMNS = {
@@ -262,8 +261,6 @@ def validate(table: pa.Table) -> None:
             column = fixed[name]
         if is_fixed and _layout(field.type) != _layout(column.arrow_type()):
             raise RecordError(f"column '{name}' is {field.type}; it must be {column.arrow_type()}")
-        if not column.axes and pa.types.is_nested(field.type):
-            raise RecordError(f"column '{name}' is a list but its metadata names no axes")
         _check_values(name, column, table.column(name).combine_chunks(), is_fixed, lengths)
     for axis, kind in (("T", "source"), ("G", "target")) if sequences else ():
         for row in np.flatnonzero(next(iter(lengths[axis].values())) == 0)[:1]:

@@ -16,7 +16,7 @@ from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.support.errors import AttnfaithError, counted
 
 
-CELL = records.HEADING
+CELL = tuple(records.LABELS)
 FINGERPRINTS = {"texts": "fingerprint of the texts", "training_texts": "fingerprint of the training texts"}
 """Columns of CELL that name no model for a reader, in words."""
 PREFIX = "importance_"
