@@ -1,5 +1,7 @@
 """Leave-one-out and occlusion against texts that are really changed and states that are really taken out, one at a time."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from attnfaith.importance import ablation, lstm
-from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
+from attnfaith.importance import lstm
+from attnfaith.importance.perturbation import LeaveOneOut, Occlusion, without_state
 from attnfaith.models import AttentionClassifierConfig
 from attnfaith.models.alignments import ALIGNMENTS
 from attnfaith.models.hierarchy import HIERARCHIES
@@ -97,7 +99,7 @@ def test_one_token_holding_nearly_all_weight(readout, tiny_model):
     torch.manual_seed(1)
     hidden = torch.randn(1, 6, 8)
     weights = torch.tensor([[1e-10, 2e-10, 0, 1 - 1e-9, 3e-10, 4e-10]], dtype=torch.float64)
-    without = ablation.without_state(subject_of(model), hidden, weights.float()).double().softmax(-1)[0]
+    without = without_state(subject_of(model), hidden, weights.float()).double().softmax(-1)[0]
     precise = tiny_model(readout=readout, scale=1.0)
     for token in range(6):
         left = weights.clone()
@@ -156,7 +158,10 @@ def check_deletions(encoder, lengths, edge=(0, 0), alignment="additive", query="
     values = None if classes is None else torch.randn(classes, SIZE, dtype=torch.float64, generator=random)
     with torch.no_grad():
         states, _ = encoder(embedded, present)
-        sums = lstm.Deletions(encoder, module, config, queries, values).sums(embedded, states, present, mask)
+        sums = lstm.sums_without_each(
+            SimpleNamespace(encoder=encoder, alignment=module, config=config),
+            *(values, queries, SimpleNamespace(inputs=embedded, present=present), states, mask),
+        )
         assert (sums[~mask] == 0).all()
         for row, place in mask.nonzero().tolist():
             stays = torch.arange(lengths[row]) != place

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
-from attnfaith.importance import ablation
+from attnfaith.importance.perturbation import without_token
 from attnfaith.interventions.permutation import read_permuted
 from attnfaith.interventions.targets import Pooled
 from attnfaith.subjects import Batch, opened, subject_of
@@ -110,7 +110,7 @@ def test_deleting_each_token(reference):
     model, golden = reference
     for row, length in enumerate(LENGTHS):
         alone = {"input_ids": TOKEN_IDS[row : row + 1, :length], "attention_mask": torch.ones(1, length, dtype=torch.int64)}
-        without = ablation.without_token(subject_of(model), Batch.of(alone, subject_of(model)))
+        without = without_token(subject_of(model), Batch.of(alone, subject_of(model)))
         close(positive(without[0, 1 : length - 1]), golden["p_without"][row, 1 : length - 1])
 
 

@@ -5,21 +5,85 @@ Shapes: B instances, T tokens, H hidden, C classes.
 
 from typing import Literal
 
+import numpy as np
 import torch
 
-from attnfaith.importance.ablation import ABSENCES, without_state, without_state_reprojected, without_token
+from attnfaith.importance.lstm import sums_without_each
 from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, score, signed_score
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.subjects import per_token, require, whole_logits
-from attnfaith.subjects.text_parts import ABSENT
+from attnfaith.models.decoders import state_of
+from attnfaith.models.encoders import BiLSTM
+from attnfaith.subjects import Batch, Subject, per_token, require, whole_logits
+from attnfaith.subjects.protocol import TEXT
+from attnfaith.subjects.text_parts import ABSENT, read_parts
 
 
+ABSENCES = {"delete": "deleted", "mask_token": "mask_token", "hide": "hidden", "zero": "zero"}
+"""Ways of taking a token away, as measures name them, and as `read_parts` does."""
 Way = Literal["delete", "mask_token", "hide"]
 OcclusionWay = Literal["delete", "zero", "mask", "mask_token", "hide"]
 DISTANCE = "total variation distance of the prediction to that"
 REMOVED = "where the token's state alone is removed from attention: other states stay, the other"
 SHARE = {"range": (0.0, 1.0)}
 FALL = {"undefined": "where either f is not finite"}
+
+
+@torch.no_grad()
+def without_token(subject: Subject, batch: Batch, absent: str = "deleted") -> torch.Tensor:
+    """Logits (B,T,C) of the text without each token, read anew; 0 where there is no token. Kept in the batch.
+
+    absent: see `read_parts`.
+    """
+    if ("without", absent) not in batch.results:
+        mask = subject.attendable(batch)
+        if absent == "deleted" and "layers" in subject.capabilities and type(subject.model.model.encoder) is BiLSTM:
+            encoded, model = subject.encoded(batch), subject.model
+            values, bias = model.decoder_weights(encoded.query) if model.affine else (None, None)
+            # a sentence is read by itself: without another one its vector is the same
+            read = model.model.read(**{name: batch.get(name) for name in TEXT})
+            logits = sums_without_each(model.model, values, state_of(encoded.query), read, encoded.hidden, mask)
+            if values is None:
+                logits = model.classify(logits, None if encoded.query is None else encoded.query[:, None])
+            else:
+                logits = logits + bias.reshape(-1, 1, subject.num_labels)
+            logits = logits.masked_fill(~mask.unsqueeze(-1), 0.0)
+        else:
+            parts = [~np.eye(count, dtype=bool) for count in mask.sum(1).tolist()]
+            values = torch.from_numpy(np.concatenate(read_parts(subject, batch, parts, absent))).to(subject.device)
+            logits = values.new_zeros(*mask.shape, subject.num_labels).index_put(mask.nonzero(as_tuple=True), values)
+        batch.results["without", absent] = logits
+    return batch.results["without", absent]
+
+
+def without_state(subject, hidden, attention, query=None) -> torch.Tensor:
+    """Logits (B,T,C) after removing each state in turn and renormalising.
+
+    The sum of the others is one from the left plus one from the right, not the total minus one term, which would cancel
+    where a token holds nearly all weight.
+    """
+    weights, affine = attention.double().unsqueeze(-1), "affine read-out" in subject.capabilities
+    if affine:
+        weight, bias = subject.decoder_weights(query)
+        weights = torch.cat([weights, weights * (hidden @ weight.t()).double()], -1)
+    left, right = weights.cumsum(1).roll(1, 1), weights.flip(1).cumsum(1).flip(1).roll(-1, 1)
+    left[:, 0], right[:, -1] = 0, 0
+    remaining, others = (left + right).split([1, weights.shape[-1] - 1], -1)
+    if affine:
+        mean = (others / remaining).masked_fill(remaining == 0, 0.0)
+        return mean + (bias.unsqueeze(0) if bias.dim() == 1 else bias).unsqueeze(1)
+    others = torch.where(_others(attention), attention.double().unsqueeze(1), 0.0)
+    return subject.decode(hidden, (others / remaining.masked_fill(remaining == 0, 1.0)).to(attention.dtype), query)
+
+
+def without_state_reprojected(subject, encoded) -> torch.Tensor:
+    """Logits (B,T,C) after removing each state in turn and projecting the remaining scores again."""
+    hidden, mask, query = encoded
+    return subject.decode(hidden, subject.attend(hidden, mask.unsqueeze(1) & _others(mask), query), query)
+
+
+def _others(values: torch.Tensor) -> torch.Tensor:
+    """(T,T) bool: for each of the T places of values (B,T) all others."""
+    return ~torch.eye(values.shape[1], dtype=torch.bool, device=values.device)
 
 
 def _distance(logits: torch.Tensor, probs: torch.Tensor) -> torch.Tensor:
@@ -64,7 +128,6 @@ class LeaveOneOut(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        self.check(subject, None)
         probs, distances, absent = whole_logits(subject, batch).double().softmax(-1), (), ABSENCES[self.by]
         if "states" in subject.capabilities:
             encoded, attention = subject.encoded(batch), subject.attention(batch)
