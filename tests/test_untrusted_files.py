@@ -17,7 +17,7 @@ from attnfaith.data import sources
 from attnfaith.data.own_data import read_own
 from attnfaith.data.registry import DATASETS
 from attnfaith.data.vectors import load_vectors
-from attnfaith.importance.gates import about_gates, load_gates
+from attnfaith.importance.gates import load_gates
 from attnfaith.loading import load_subject
 from attnfaith.support.errors import AttnfaithError
 from tests.small_classifiers import classifier, tokenizer
@@ -60,8 +60,7 @@ READERS = {
         (".csv", ".parquet"),
     ),
     "vectors": (lambda path: load_vectors(path, {"a": 0, "b": 1}), (".txt", ".parquet", ".gz")),
-    "gates": (about_gates, (".safetensors",)),
-    "weights of gates": (lambda path: load_gates(path, torch.device("cpu")), ()),
+    "gates": (load_gates, (".safetensors",)),
     "record": (record.load, (".parquet",)),
     "record to load": (attnfaith.load, ()),
     "recipe": (recipes.load, (".yaml",)),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attnfaith import recipes, record, runs
-from attnfaith.importance.gates import about_gates
+from attnfaith.importance.gates import load_gates
 from attnfaith.measurement.registry import MeasurementError
 
 
@@ -32,7 +32,7 @@ def test_gates_of_a_run(tiny_recipe, capsys):
     assert not (folder / "model").exists(), "gates are checked before the training"
     runs.run(recipe, resume=True)
     (gates,) = (folder / "gates").glob("*.safetensors")
-    about, log = about_gates(gates), gates.with_suffix(".csv")
+    about, log = load_gates(gates).about, gates.with_suffix(".csv")
     assert about["settings"]["epochs"] == 2 and about["texts"] == [40, 10] and log.read_text().count("\n") == 5
     assert "diffmask epoch 2/2: divergence" in capsys.readouterr().out
     table = record.load(folder / "record.parquet")

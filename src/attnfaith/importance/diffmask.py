@@ -18,7 +18,7 @@ import torch
 
 import attnfaith
 from attnfaith.data.fingerprint import digest_data
-from attnfaith.importance.gates import Gates, about_gates, load_gates, log_open, sampled, save_gates, states_of
+from attnfaith.importance.gates import Gates, load_gates, log_open, sampled, save_gates, states_of
 from attnfaith.importance.input_gradients import differentiable
 from attnfaith.importance.targets import score
 from attnfaith.measurement.options import Count, Natural, Positive
@@ -110,7 +110,7 @@ class DiffMask(Measure):
                 "gates=None, and gates have to be trained: a run trains its own (attnfaith measure RUN --add diffmask); for "
                 "another model attnfaith.train_gates(model, texts, PATH), and options={'diffmask': {'gates': PATH}}"
             )
-        about = about_gates(self.gates)
+        about = load_gates(self.gates).about
         if hasattr(subject, "digest") and about["model"] != subject.digest():
             raise SubjectError(
                 f"the gates in {self.gates} were trained for another model (digest {about['model'][:12]}, here "
@@ -139,7 +139,7 @@ class DiffMask(Measure):
         """The options as a record keeps them: the digest of the gates, and how they were trained."""
         if self.gates is None:
             return self.settings
-        return {"gates": _short(Path(self.gates).read_bytes()), **about_gates(self.gates)["settings"]}
+        return {"gates": _short(Path(self.gates).read_bytes()), **load_gates(self.gates).about["settings"]}
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
@@ -176,18 +176,15 @@ def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Ca
     require(subject, DiffMask.needs, "diffmask")
     gates, log = train_gates(subject, rows, validation, measure, seed, say)
     about = {"model": subject.digest(), "settings": measure.settings, "seed": seed, "texts": [len(rows), len(validation)]}
-    lines = [[f"{row[key]:.6g}" if isinstance(row[key], float) else row[key] for key in LOG] for row in log]
-    write_atomically(path.with_suffix(".csv"), csv_frame(pd.DataFrame(lines, columns=LOG)))
+    lines = log.map(lambda value: f"{value:.6g}" if isinstance(value, float) else value)
+    write_atomically(path.with_suffix(".csv"), csv_frame(lines))
     save_gates(gates, path, about)
     return path
 
 
-# ------------------------------------------------------------------------------------------------ the training
-
-
 def train_gates(
     subject: Subject, rows, validation, measure: DiffMask, seed: int, say=lambda line: None
-) -> tuple[Gates, list[dict]]:
+) -> tuple[Gates, pd.DataFrame]:
     """Train gates of a subject on encoded texts; the subject stays as it was. Return them, and a row an epoch and layer of
     the log, by LOG.
 
@@ -206,7 +203,7 @@ def train_gates(
     """
     rows, validation = _with_tokens(rows), _with_tokens(validation)
     random, noise = np.random.default_rng([seed, 0]), torch.Generator().manual_seed(seed)
-    whole, log, best, chosen = {}, [], None, None  # whole: logits of whole texts, which no epoch changes
+    whole, log, fewest, chosen, state = {}, [], math.inf, None, {}  # whole: logits of whole texts, which no epoch changes
     with differentiable(subject), subject.evaluating():
         gates = Gates.of(subject, subject.collate(rows.select([0]).to_list()), seed)
         groups = [{"params": list(gates.gates.parameters()), "lr": measure.learning_rate}]
@@ -217,9 +214,10 @@ def train_gates(
         optimizer, multipliers = torch.optim.Adam(groups), torch.full((len(gates.sizes),), FIRST_MULTIPLIER)
         warmup = max(1, measure.warmup_steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warmup))
-        slow = [parameter.detach().clone() for group in groups for parameter in group["params"]]
+        parameters = [parameter for group in groups for parameter in group["params"]]
+        slow = [parameter.detach().clone() for parameter in parameters]
         for epoch in range(1, measure.epochs + 1):
-            by_layer = [[] for _ in gates.sizes]
+            steps = []
             for batch in _batches(subject, rows, random.permutation(len(rows)), measure.batch_size):
                 layer = int(random.integers(len(gates.sizes)))
                 divergence, opened, same = (part.mean() for part in _mask(subject, gates, batch, layer, noise, whole))
@@ -228,7 +226,9 @@ def train_gates(
                 optimizer.zero_grad()
                 schedule.step()
                 if schedule.last_epoch % EVERY == 0:
-                    _look_ahead(slow, groups)
+                    with torch.no_grad():
+                        for earlier, parameter in zip(slow, parameters, strict=True):
+                            parameter.copy_(earlier.lerp_(parameter, STEP))
                 above = min(max(divergence.item() - measure.margin, BELOW), ABOVE)
                 multipliers[layer] *= math.exp(MULTIPLIER_RATE * above)
                 multipliers.clamp_(LEAST_MULTIPLIER, MOST_MULTIPLIER)
@@ -238,37 +238,30 @@ def train_gates(
                         f"the training of gates diverged in epoch {epoch}, layer {layer} (divergence {numbers[0]:g}, "
                         f"multiplier {numbers[1]:g}): lower learning_rate"
                     )
-                by_layer[layer].append(numbers)
+                steps.append((layer, *numbers))
             means = _validate(subject, gates, validation, measure.batch_size, seed, whole)
-            valid = means[0] <= VALID_CONSTRAINT and means[2] >= VALID_AGREEMENT
-            if valid and (best is None or means[1] < best):
-                best, chosen = means[1], (epoch, {name: value.clone() for name, value in gates.state_dict().items()})
-            for layer, numbers in enumerate(by_layer):
-                averages = np.mean(numbers, 0) if numbers else np.full(len(NUMBERS), np.nan)
-                row = dict(zip((*NUMBERS, *VALIDATION), (*averages.tolist(), *means), strict=True))
-                row["multiplier"] = multipliers[layer].item()
-                log.append({"epoch": epoch, "layer": layer, "steps": len(numbers), **row})
-            kl, _, opened, same = np.mean([step for numbers in by_layer for step in numbers], 0)
+            if means[0] <= VALID_CONSTRAINT and means[2] >= VALID_AGREEMENT and means[1] < fewest:
+                fewest, chosen = means[1], epoch
+                state = {name: value.clone() for name, value in gates.state_dict().items()}
+            table = pd.DataFrame(steps, columns=("layer", *NUMBERS))
+            by_layer = table.groupby("layer").mean().reindex(range(len(gates.sizes)))
+            by_layer = by_layer.assign(
+                epoch=epoch, multiplier=multipliers.tolist(), **dict(zip(VALIDATION, means, strict=True))
+            )
+            by_layer["steps"] = table["layer"].value_counts().reindex(by_layer.index, fill_value=0)
+            log.append(by_layer.reset_index())
+            kl, _, opened, same = table[[*NUMBERS]].mean()
             say(
                 f"diffmask epoch {epoch}/{measure.epochs}: divergence {kl:.3f} (margin {measure.margin:g}), multiplier "
                 f"{multipliers.min():.3g} to {multipliers.max():.3g}, gates open {opened:.1%}, same class {same:.1%}; "
                 f"validation, last layer: {means[0]:.3f}, {means[1]:.1%}, {means[2]:.1%}"
             )
-    last = measure.epochs
     if chosen is None:
         say("no epoch was valid on the validation texts: the last one is kept")
-    else:
-        last, state = chosen
-        gates.load_state_dict(state)
-    return gates.eval(), [{**row, "chosen": int(row["epoch"] == last)} for row in log]
-
-
-@torch.no_grad()
-def _look_ahead(slow: list[torch.Tensor], groups: list[dict]) -> None:
-    """Take parameters only STEP of the way from where they last were, which becomes `slow`."""
-    parameters = [parameter for group in groups for parameter in group["params"]]
-    for earlier, parameter in zip(slow, parameters, strict=True):
-        parameter.copy_(earlier.lerp_(parameter, STEP))
+    gates.load_state_dict(state or gates.state_dict())
+    table = pd.concat(log, ignore_index=True)
+    table["chosen"] = (table["epoch"] == (chosen or measure.epochs)).astype(int)
+    return gates.eval(), table[[*LOG]]
 
 
 def _with_tokens(rows):

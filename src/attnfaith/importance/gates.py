@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -59,7 +60,10 @@ class Gates(nn.Module):
 
     Layer l has a gate of (h_0, h_l), and those of layers 0..l are multiplied. sizes: that of h_0, the embeddings, and of
     each layer's states. width: of the hidden layer. placeholders: one vector, that stands in place of a masked embedding.
+    about: facts of the file that they come from.
     """
+
+    about: dict[str, Any]
 
     def __init__(self, sizes: Sequence[int], width: int):
         super().__init__()
@@ -121,27 +125,22 @@ def save_gates(gates: Gates, path: Path, about: dict) -> None:
     write_atomically(path, save(tensors, {"attnfaith": json.dumps(fields)}))
 
 
-def about_gates(path: str | Path) -> dict:
-    """The facts about gates in their file. Raises FileError for a file that is not there, or holds no gates of inputs."""
+def load_gates(path: str | Path, device: torch.device | str = "cpu") -> Gates:
+    """The gates of a file, with the facts about them as `about`.
+
+    Raises FileError for a file that is not there, or holds no gates of inputs.
+    """
     try:
-        with safe_open(path, "pt") as file:
+        with safe_open(path, "pt", str(device)) as file:
             about = json.loads((file.metadata() or {})["attnfaith"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
         if (about["format"], about["kind"]) != (FORMAT, KIND):
-            raise KeyError(about["format"])
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"its format is {about['format']!r}")
+        gates = Gates(about["sizes"], about["width"])
+        gates.load_state_dict(tensors)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise FileError(
             f"{path} holds no gates that can be read ({excerpt(error)}): give a file that a training of diffmask wrote"
         ) from error
-    return about
-
-
-def load_gates(path: str | Path, device: torch.device) -> Gates:
-    """The gates of a file. Raises FileError as `about_gates` does, and for tensors of other names or shapes."""
-    about = about_gates(path)
-    gates = Gates(about["sizes"], about["width"])
-    try:
-        with safe_open(path, "pt") as file:
-            gates.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (no mapping)
-    except (SafetensorError, RuntimeError) as error:
-        raise FileError(f"{path} holds other tensors than it says ({excerpt(error)}): train the gates anew") from error
+    gates.about = about
     return gates.to(device).eval()

@@ -1,14 +1,16 @@
 """Measures by one gradient of a text, and how states depend on tokens."""
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 import torch
 
-from attnfaith.importance.input_gradients import differentiable, gradients, input_slopes, item_norms, odds_slopes, with_dtype
+from attnfaith.importance.input_gradients import differentiable, gradients, item_sums, value_times_slope, with_dtype
 from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, score, signed_score
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import per_token
+from attnfaith.subjects import Batch, Subject, per_token
+from attnfaith.subjects.protocol import log_odds
 
 
 HELD = frozenset({"held attention"})
@@ -22,6 +24,49 @@ ODDS = (
 )
 THROUGH = "the gradient flows through attention"
 HELD_FIXED = "the attention of all layers held fixed"
+
+
+class Slopes(NamedTuple):
+    """f (B,), and of items' embeddings x and, of a subject that has them, of states: products x . df/dx and norms ||df/dx||
+    (B,T).
+    """
+
+    f: torch.Tensor
+    products: list[torch.Tensor]
+    norms: list[torch.Tensor]
+
+
+def input_slopes(subject: Subject, batch: Batch, explain: Callable, hold: bool = False) -> Slopes:
+    """Slopes of f = explain(logits (B,C)); hold: whether no gradient flows through attention."""
+    with differentiable(subject):
+        embedded = subject.embed(batch).detach().requires_grad_()
+        inputs, items = [embedded], subject.items(batch)
+        if "states" in subject.capabilities:
+            encoded = subject.encoded(batch, embedded)
+            attention = subject.attend(*encoded)
+            inputs.append(encoded.hidden)
+            logits = subject.decode(encoded.hidden, attention.detach() if hold else attention, encoded.query)
+        else:
+            logits = subject.predict(batch, embedded, hold=hold)
+        f = explain(logits)
+        slopes = gradients(f, inputs)
+    inward, *products = map(value_times_slope, inputs, slopes)
+    norms = [item_norms(slopes[0], items), *(slope.norm(dim=-1) for slope in slopes[1:])]
+    return Slopes(f.detach(), [item_sums(inward, items), *products], norms)
+
+
+def odds_slopes(subject: Subject, batch: Batch, hold: bool) -> Slopes:
+    """Slopes of the log-odds of the predicted class, see `input_slopes`; of a model without classes, of its largest output:
+    a label's logit is its log-odds. Kept in the batch.
+    """
+    explain = log_odds if "classes" in subject.capabilities else lambda logits: logits.double().amax(-1)
+    return batch.once("slopes", hold, lambda: input_slopes(subject, batch, explain, hold))
+
+
+def item_norms(vectors: torch.Tensor, items: torch.Tensor | None) -> torch.Tensor:
+    """Vectors (B,L,E) of input positions to the length (B,T) of all that belong to an item, taken as one vector."""
+    norms = vectors.norm(dim=-1)
+    return norms if items is None else item_sums(norms.double().square(), items).sqrt()
 
 
 @register
@@ -56,7 +101,7 @@ class Gradient(Measure):
     held: ClassVar[bool] = False  # attention is held fixed in a stack of layers, too
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        (slopes,) = odds_slopes(subject, batch, [self.held or subject.capabilities >= STATES | HELD])
+        slopes = odds_slopes(subject, batch, self.held or subject.capabilities >= STATES | HELD)
         odds = slopes.f
         is_value = getattr(subject, "output", "classes") == "values"
         spread = torch.ones_like(odds) if is_value else odds.sigmoid() * (-odds).sigmoid()  # p(1-p)
@@ -111,12 +156,10 @@ class GradientNorm(Measure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        holds = (False, True) if subject.capabilities >= HELD else (False,)
-        columns = {}
-        for ending, slopes in zip(("", "_detached"), odds_slopes(subject, batch, holds), strict=False):
-            for of, norms in zip(("", "_hidden"), slopes.norms, strict=False):  # of states where there are any
-                columns[f"importance_gradient_norm{ending}{of}"] = per_token(subject, batch, norms)
-        return columns
+        norms = odds_slopes(subject, batch, False).norms
+        if subject.capabilities >= HELD:
+            norms = [*norms, *odds_slopes(subject, batch, True).norms]
+        return self.in_columns(subject, zip(*(per_token(subject, batch, values) for values in norms), strict=True))
 
 
 @register
@@ -141,7 +184,7 @@ class GradientXInput(TargetMeasure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        (slopes,) = input_slopes(subject, batch, self.explained(subject, batch))
+        slopes = input_slopes(subject, batch, self.explained(subject, batch))
         named = zip(self.columns, slopes.products, strict=False)  # states where there are any
         return {name: per_token(subject, batch, values) for name, values in named}
 
@@ -195,5 +238,5 @@ def state_gradient_norms(subject, batch) -> torch.Tensor:
     with differentiable(subject):
         embedded, items = subject.embed(batch).detach().requires_grad_(), subject.items(batch)
         lengths = subject.encoded(batch, embedded).hidden.norm(dim=-1)
-        places = [gradients(lengths[:, place], [embedded], last=False)[0] for place in range(lengths.shape[1])]
+        places = [gradients(length, [embedded], retain=True)[0] for length in lengths.unbind(1)]
     return torch.stack([item_norms(slopes, items) for slopes in places], 1)
