@@ -153,7 +153,7 @@ def _from_object(model, tokenizer, device) -> "Subject":
     if isinstance(model, SequenceSubject) or hasattr(model, "capabilities"):
         subject = model if isinstance(model, SequenceSubject) else subject_of(model)
         if tokenizer is not None and isinstance(subject, Pooled):
-            return Pooled(subject.classifier, load_tokenizer(tokenizer))
+            return Pooled(subject.model, load_tokenizer(tokenizer))
         return subject
     if device is not None and hasattr(model, "to"):
         model = model.to(device)

@@ -9,7 +9,7 @@ from torch.nn import functional
 from attnfaith.importance.attention_based import AttentionXGradient
 from attnfaith.importance.lrp_rules import ENCODERS as RULES_OF_ENCODERS
 from attnfaith.importance.lrp_rules import Rules, tanh
-from attnfaith.importance.relevance import Chefer, DecompX, Lrp, relevance
+from attnfaith.importance.relevance import Chefer, DecompX, Lrp
 from attnfaith.models import encoders
 from attnfaith.subjects import Batch, SelfAttention, SubjectError, subject_of
 from tests.measuring import run
@@ -146,24 +146,27 @@ def test_recurrence_step_by_step(kind, steps, epsilon):
 def test_nothing_is_lost(encoder, epsilon, make_batch):
     for fields in MODELS:
         model, batch = make_batch(**fields, encoder=encoder, num_labels=3)
-        parts, logits = relevance(model, batch, epsilon=epsilon), logits_of(model, batch)
-        torch.testing.assert_close(parts.explained, logits.amax(1), atol=1e-12, rtol=0)
-        torch.testing.assert_close(parts.unaccounted, torch.zeros(len(logits)).double(), atol=1e-12, rtol=0)
-        assert parts.tokens.sum(1).abs().max() > 1e-6
-        assert not parts.tokens[~parts.mask].any() and not parts.hidden[~parts.mask].any()
+        columns = run(Lrp, model, batch, epsilon=epsilon)
+        sums = np.array([values.sum(dtype=np.float64) for values in columns["importance_lrp"]])
+        np.testing.assert_allclose(sums + columns["lrp_residual"], logits_of(model, batch).amax(1), atol=1e-5)
+        np.testing.assert_allclose(columns["lrp_unaccounted"], 0, atol=1e-12)
+        assert np.abs(sums).max() > 1e-6
 
 
 def test_outputs_that_are_no_logit(make_batch):
     """Log-odds of two classes are a contrast; a probability starts with p (1 - p) of it and states what that leaves out."""
     model, batch = make_batch(encoder="bilstm")
-    contrast = relevance(model, batch, target={"of": 1, "against": 0})
-    odds = relevance(model, batch, target=1, output="log_odds")
-    torch.testing.assert_close(odds.tokens, contrast.tokens)
-    torch.testing.assert_close(odds.unaccounted, torch.zeros(5).double(), atol=1e-12, rtol=0)
-    probability, logits = relevance(model, batch, target=1, output="probability"), logits_of(model, batch)
-    p = logits.softmax(1)[:, 1]
-    torch.testing.assert_close(probability.tokens, (p * (1 - p)).unsqueeze(1) * contrast.tokens)
-    torch.testing.assert_close(probability.unaccounted, p - p * (1 - p) * (logits[:, 1] - logits[:, 0]))
+    contrast = run(Lrp, model, batch, target={"of": 1, "against": 0})
+    odds = run(Lrp, model, batch, target=1, output="log_odds")
+    np.testing.assert_allclose(np.concatenate(odds["importance_lrp"]), np.concatenate(contrast["importance_lrp"]), rtol=1e-5)
+    np.testing.assert_allclose(odds["lrp_unaccounted"], 0, atol=1e-12)
+    probability, logits = run(Lrp, model, batch, target=1, output="probability"), logits_of(model, batch).numpy()
+    p = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
+    for row, values in enumerate(probability["importance_lrp"]):
+        expected = p[row] * (1 - p[row]) * contrast["importance_lrp"][row]
+        np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-9)
+    rest = p - p * (1 - p) * (logits[:, 1] - logits[:, 0])
+    np.testing.assert_allclose(probability["lrp_unaccounted"], rest, atol=1e-12)
 
 
 def test_refusals(make_batch):

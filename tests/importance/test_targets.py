@@ -9,7 +9,7 @@ from datasets import Dataset
 
 from attnfaith.importance.attention_based import ExactContribution
 from attnfaith.importance.gradients import GradientXInput
-from attnfaith.importance.targets import check_data, target_output
+from attnfaith.importance.targets import target_output
 from attnfaith.subjects import Batch, SelfAttention, subject_of
 from tests.measuring import run
 from tests.small_classifiers import classifier, texts
@@ -96,7 +96,7 @@ def test_instances_that_do_not_have_the_target(target, message, tiny_model):
         with pytest.raises(ValueError, match=message):
             call()
     for possible in ("predicted", 2):
-        check_data(subject, rows, target=possible)
+        ExactContribution(target=possible).check(subject, rows)
 
 
 MEASURES = [

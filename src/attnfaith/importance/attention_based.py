@@ -3,21 +3,10 @@
 import numpy as np
 import torch
 
-from attnfaith.importance.targets import (
-    ROWS_DOC,
-    TARGET_DOC,
-    TargetMeasure,
-    check_data,
-    check_target,
-    score,
-    signed_score,
-    target_output,
-    token_counts,
-)
-from attnfaith.measurement.options import Target
+from attnfaith.importance.targets import ROWS_DOC, TARGET_DOC, LogitMeasure, TargetMeasure, score, signed_score, token_counts
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects import per_token, whole_logits
+from attnfaith.subjects import per_token
 from attnfaith.support.draws import generator
 
 
@@ -78,7 +67,7 @@ class AttentionXGradient(TargetMeasure):
 
 
 @register
-class ExactContribution(Measure):
+class ExactContribution(LogitMeasure):
     """The exact contribution of a token to a logit at the pooling layer.
 
     It takes the states as they are and does not say which inputs made them. A token without attention has exactly 0. Where
@@ -96,18 +85,10 @@ class ExactContribution(Measure):
         ),
     }
 
-    target: Target = "predicted"
-
-    def __post_init__(self):
-        check_target(self.target)
-
-    def check(self, subject, dataset) -> None:
-        check_data(subject, dataset, target=self.target)
-
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
         hidden, _, query = subject.encoded(batch)
-        f = target_output(whole_logits(subject, batch), batch, self.target)
+        f = self.explained(subject, batch)
         weight = subject.decoder_weights(query)[0].double()
         direction = weight[f.of] - (0 if f.against is None else weight[f.against])
         parts = subject.attention(batch).double() * (hidden.double() @ direction.unsqueeze(-1)).squeeze(-1)

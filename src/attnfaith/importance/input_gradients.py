@@ -29,7 +29,7 @@ def differentiable(subject: Subject | None = None) -> Iterator[None]:
 
 def with_dtype(subject: Pooled, dtype: torch.dtype) -> Pooled:
     """A copy of a subject whose weights have a dtype."""
-    return Pooled(copy.deepcopy(subject.classifier).to(dtype))
+    return Pooled(copy.deepcopy(subject.model).to(dtype))
 
 
 def inside(subject: Subject, batch: Batch) -> torch.Tensor:

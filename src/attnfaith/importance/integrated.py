@@ -3,8 +3,6 @@
 Shapes: B instances, L input positions, T tokens, E embedding.
 """
 
-from contextlib import nullcontext
-
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
@@ -124,8 +122,7 @@ class IntegratedGradients(TargetMeasure):
             lines = {"": input_line(subject, batch, f, self.baseline)}
             if "states" in subject.capabilities:
                 lines["_hidden"] = state_line(subject, batch, f)
-            with getattr(subject, "fused", nullcontext)():
-                integrals = {ending: integrate(line, self.max_steps, self.tolerance) for ending, line in lines.items()}
+            integrals = {ending: integrate(line, self.max_steps, self.tolerance) for ending, line in lines.items()}
         columns = {}
         for ending, integral in integrals.items():
             parts = integral.parts if ending else item_sums(integral.parts, subject.items(batch))

@@ -23,7 +23,7 @@ from attnfaith.models.decoders import answer_bias, with_answers
 from attnfaith.models.encoders import sinusoidal_positions
 from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.models.projections import project
-from attnfaith.subjects.pooled import text_of
+from attnfaith.subjects.protocol import TEXT
 
 
 class Rules:
@@ -83,10 +83,11 @@ class Rules:
         bias = (layer.bias_ih_l0 + layer.bias_hh_l0).detach()
         own = slice(2 * layer.hidden_size, 3 * layer.hidden_size)  # the candidate, in torch's order i, f, g, o
         state = memory = tokens.new_zeros(tokens.shape[1], layer.hidden_size)
-        entering, states = nn.functional.linear(tokens.detach(), read, bias), []
-        for gates, sums in zip(entering, tokens @ read[own].t(), strict=True):
-            enter, keep, _, leave = torch.addmm(gates, state.detach(), recur.t()).sigmoid().chunk(4, -1)
-            sums = self.stable(self.plus(sums + state @ recur[own].t(), bias[own]))
+        states = []
+        for token in tokens:
+            gates = nn.functional.linear(token.detach(), read, bias) + state.detach() @ recur.t()
+            enter, keep, _, leave = gates.sigmoid().chunk(4, -1)
+            sums = self.stable(self.plus(token @ read[own].t() + state @ recur[own].t(), bias[own]))
             memory = self.stable(keep * memory + enter * tanh(sums))
             state = leave * tanh(memory)
             states.append(state)
@@ -179,9 +180,9 @@ def check_rules(classifier) -> None:
             )
 
 
-def read_by_rules(model, batch, embedded, rules) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """A classifier's logits (B,C), states (B,T,H) and their mask (B,T), from embeddings (B,L,E), by rules."""
-    text = text_of(batch)
+def read_by_rules(model, batch, embedded, rules) -> tuple[torch.Tensor, torch.Tensor]:
+    """A classifier's logits (B,C) and states (B,T,H), from embeddings (B,L,E), by rules."""
+    text = {name: batch.get(name) for name in TEXT}
     with torch.no_grad():
         _, present, mask, query = model.model.texts(
             None, text["attention_mask"], text["token_type_ids"], inputs_embeds=embedded.detach()
@@ -200,4 +201,4 @@ def read_by_rules(model, batch, embedded, rules) -> tuple[torch.Tensor, torch.Te
     allowed = with_answers(query, batch.get("answer_mask"), model.num_labels)
     attention = model.attend(hidden.detach(), mask, query)
     logits = rules.decoded(model.decoder, rules.pooled(hidden, attention), query)
-    return logits + answer_bias(allowed, logits), hidden, mask
+    return logits + answer_bias(allowed, logits), hidden

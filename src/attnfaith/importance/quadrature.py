@@ -1,6 +1,6 @@
 """The integral of a gradient along a line, with an estimate of its error: what integrated gradients are made of.
 
-Shapes: B instances, L input positions, D what a position is given as, n points, I intervals.
+Shapes: B instances, L input positions, D what a position is given as, n points, I intervals, R instances, S shares.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from attnfaith.data.collation import by_length
 from attnfaith.importance.input_gradients import differentiable, gradients
 
 
@@ -129,19 +130,23 @@ def _begin(line: Line) -> tuple[Intervals, torch.Tensor, torch.Tensor]:
 def _values(line: Line, rows: torch.Tensor, shares: list[float]) -> torch.Tensor:
     """(R,S) float64: what is explained of each of the rows (R,) at each of the shares; 0 where there is no text."""
     values = line.end.new_zeros(len(rows), len(shares), dtype=torch.float64)
-    at = values.new_tensor(shares).expand_as(values)
-    for chosen, some, length in _pieces(line, rows, len(shares)):
-        points, _ = _points(line, rows[chosen], at[chosen, some], length)
-        count = at[:1, some].shape[1]
-        values[chosen, some] = line.value(points, rows[chosen].repeat_interleave(count)).view(-1, count).double()
+    for some, instances, points, _ in _points(line, rows, values.new_tensor(shares).expand_as(values)):
+        values.view(-1)[some] = line.value(points, instances).double()
     return values
 
 
-def _points(line: Line, rows: torch.Tensor, shares: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The points (RS,l,D) at shares (R,S) of the lines of instances (R,), and the whole way (R,1,l,D)."""
-    start = line.start[rows, :length].unsqueeze(1)
-    way = line.end[rows, :length].unsqueeze(1) - start
-    return (start + shares[:, :, None, None].to(start.dtype) * way).flatten(0, 1), way
+def _points(line: Line, rows: torch.Tensor, shares: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """The points at shares (R,S) of the lines of the instances `rows` (R,) that have a text, some at a time: their places in
+    shares.flatten(), their instances (n,), the points (n,l,D), and the whole ways (n,l,D). Texts of one length meet.
+    """
+    instances, shares = rows.repeat_interleave(shares.shape[1]), shares.flatten()
+    places = (line.lengths[instances] > 0).nonzero().squeeze(1)
+    lengths = line.lengths[instances[places]].cpu().numpy()
+    for chosen in by_length(lengths, PLACES_AT_ONCE):
+        length, some = int(lengths[chosen].max()), places[torch.from_numpy(chosen).to(places.device)]
+        start = line.start[instances[some], :length]
+        way = line.end[instances[some], :length] - start
+        yield some, instances[some], start + shares[some, None, None].to(start.dtype) * way, way
 
 
 def _geometric(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
@@ -158,31 +163,9 @@ def _integrated(line: Line, rows: torch.Tensor, low: torch.Tensor, high: torch.T
     shares = torch.where(geometric, top * (ratio * (nodes - 1) / 2).exp(), (bottom + top + (top - bottom) * nodes) / 2)
     stretch = torch.where(geometric, shares * ratio, top - bottom) / 2
     slopes = shares.new_zeros(*shares.shape, line.end.shape[1])
-    for chosen, some, length in _pieces(line, rows, len(nodes)):
-        at = shares[chosen, some]
-        points, way = _points(line, rows[chosen], at, length)
+    for some, instances, points, way in _points(line, rows, shares):
         with differentiable():
-            value = line.value(points.requires_grad_(), rows[chosen].repeat_interleave(at.shape[1]))
-            (slope,) = gradients(value, [points])
-        slopes[chosen, some, :length] = (slope.double().unflatten(0, at.shape) * way.double()).sum(-1)
+            (slope,) = gradients(line.value(points.requires_grad_(), instances), [points])
+        slopes.flatten(0, 1)[some, : way.shape[1]] = (slope.double() * way.double()).sum(-1)
     parts, less = (torch.einsum("in,inl->il", weights * stretch, slopes) for weights in (long, short))
     return Intervals(rows, low, high, parts, (parts - less).abs())
-
-
-def _pieces(line: Line, rows: torch.Tensor, count: int) -> Iterator[tuple[torch.Tensor, slice, int]]:
-    """(which of the rows (R,), which of the `count` points of each, positions of the longest), until all are taken that
-    belong to a text. Texts of one length meet.
-    """
-    waiting = (line.lengths[rows] > 0).nonzero().squeeze(1)
-    waiting = waiting[line.lengths[rows[waiting]].argsort(stable=True)]
-    lengths = line.lengths[rows[waiting]].tolist()
-    start = 0
-    while start < len(waiting):
-        stop = start + 1
-        while stop < len(waiting) and (stop + 1 - start) * count * lengths[stop] <= PLACES_AT_ONCE:
-            stop += 1
-        length = lengths[stop - 1]
-        step = max(1, PLACES_AT_ONCE // length)
-        for first in range(0, count, step):
-            yield waiting[start:stop], slice(first, first + step), length
-        start = stop

@@ -1,17 +1,17 @@
 """Measures that pass what is explained back, layer by layer, by rules: LRP, AttnLRP, DecompX, Chefer et al."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 
 from attnfaith.importance.input_gradients import differentiable, gradients, inside, item_sums, value_times_slope, with_dtype
 from attnfaith.importance.lrp_rules import Rules, check_rules, read_by_rules
-from attnfaith.importance.targets import ROWS_DOC, TARGET_DOC, TargetMeasure, score, signed_score, target_output
+from attnfaith.importance.targets import ROWS_DOC, TARGET_DOC, TargetMeasure, score, signed_score
 from attnfaith.measurement.options import Inputs, number
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
-from attnfaith.subjects import opened, per_token
+from attnfaith.subjects import per_token
 from attnfaith.subjects.attention import map_products
 
 
@@ -19,7 +19,6 @@ VECTORS = (
     "x what the first layer reads of a token, position and type included, or with inputs='table' the token's embedding alone"
 )
 NUMBER = {"dtype": "float64", "signed": True, "undefined": "where a part or what is explained is"}
-EPSILON = 1e-3
 
 
 def _rest_columns(name: str) -> dict[str, Column]:
@@ -138,51 +137,14 @@ class Chefer(TargetMeasure):
         mask = subject.attendable(batch)
         scores = torch.zeros(mask.shape, dtype=torch.float64, device=mask.device)
         layers = range(len(subject.sites.layers))
-        for part in map_products(subject, batch, self.explained(subject, batch), layers):
-            identity = torch.eye(part.length, dtype=torch.float64, device=mask.device)
-            whole = identity
-            for layer in layers:
-                whole = whole + part.positive[layer] @ whole
-            matter = part.matter.double()
+        for rows, length, matter, by_layer in map_products(subject, batch, self.explained(subject, batch), layers):
+            identity = whole = torch.eye(length, dtype=torch.float64, device=mask.device)
+            for products in by_layer:
+                whole = whole + products.clamp(min=0).mean(1) @ whole
+            matter = matter.double()
             row_sums = (matter.unsqueeze(1) @ (whole - identity)).squeeze(1) / matter.sum(1, keepdim=True).clamp(min=1)
-            scores[part.rows, : part.length] = row_sums
+            scores[rows, :length] = row_sums
         return {"importance_chefer": per_token(subject, batch, scores)}
-
-
-class Relevance(NamedTuple):
-    """The relevance of the parts of B instances, in float64 and units of what is explained."""
-
-    tokens: torch.Tensor  # (B,T): of embeddings, of what attention is over; 0 outside `mask`
-    hidden: torch.Tensor  # (B,T): of states
-    mask: torch.Tensor  # (B,T)
-    explained: torch.Tensor  # (B,)
-    unaccounted: torch.Tensor  # (B,): in no token, marker or constant: curvature of what is no logit, and rounding
-
-    @property
-    def residual(self) -> torch.Tensor:
-        """(B,): what no token has been given."""
-        return self.explained - self.tokens.sum(1)
-
-
-def relevance(subject, batch, *, target="predicted", output: str = "logit", epsilon: float = EPSILON) -> Relevance:
-    """Follow all of what is explained: see `Lrp` for the rules and `Relevance` for the parts."""
-    subject, batch = opened(subject, batch, {"layers"}, "lrp")
-    check_rules(subject.classifier)
-    if torch.finfo(subject.classifier.dtype).bits < 32:  # states of coarse sums are not the sums that relevance goes through
-        subject = with_dtype(subject, torch.float32)
-    with differentiable(subject):
-        embedded = subject.embed(batch).detach().requires_grad_()
-        unit = torch.ones(len(embedded), dtype=torch.float64, device=embedded.device, requires_grad=True)
-        logits, states, mask = read_by_rules(subject.classifier, batch, embedded, Rules(epsilon, unit))
-        tops = logits.detach().requires_grad_()
-        values = target_output(tops.detach(), batch, target, output)(tops)
-        (slopes,) = torch.autograd.grad(values.sum(), tops)
-        inputs = [embedded, unit, states]
-        embedded_slopes, constants, hidden_slopes = gradients((logits * slopes).sum(), inputs)
-    places, hidden = value_times_slope(embedded, embedded_slopes), value_times_slope(states, hidden_slopes)
-    items, belongs = subject.items(batch), inside(subject, batch)
-    tokens, explained = item_sums(places.masked_fill(~belongs, 0), items), values.detach()
-    return Relevance(tokens, hidden, mask, explained, explained - places.sum(1) - constants)
 
 
 @register
@@ -221,18 +183,32 @@ class Lrp(TargetMeasure):
         ),
     }
 
-    epsilon: number("what stabilises a divisor: a number from 0 on", ge=0) = EPSILON
+    epsilon: number("what stabilises a divisor: a number from 0 on", ge=0) = 1e-3
 
     def check(self, subject, dataset) -> None:
         """Raise ValueError for an encoder or decoder without a rule."""
-        check_rules(subject.classifier)
+        check_rules(subject.model)
         super().check(subject, dataset)
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        shares = relevance(subject, batch, target=self.target, output=self.output, epsilon=self.epsilon)
+        check_rules(subject.model)
+        f = self.explained(subject, batch)
+        if torch.finfo(subject.model.dtype).bits < 32:  # states of coarse sums are not the sums that relevance goes through
+            subject = with_dtype(subject, torch.float32)
+        with differentiable(subject):
+            embedded = subject.embed(batch).detach().requires_grad_()
+            unit = torch.ones(len(embedded), dtype=torch.float64, device=embedded.device, requires_grad=True)
+            logits, states = read_by_rules(subject.model, batch, embedded, Rules(self.epsilon, unit))
+            tops = logits.detach().requires_grad_()
+            values = f(tops)
+            (slopes,) = torch.autograd.grad(values.sum(), tops)
+            embedded_slopes, constants, state_slopes = gradients((logits * slopes).sum(), [embedded, unit, states])
+        places, values = value_times_slope(embedded, embedded_slopes), values.detach()
+        tokens = item_sums(places.masked_fill(~inside(subject, batch), 0), subject.items(batch))
         return {
-            "importance_lrp": per_token(subject, batch, shares.tokens),
-            "importance_lrp_hidden": per_token(subject, batch, shares.hidden),
-            "lrp_residual": shares.residual.tolist(),
-            "lrp_unaccounted": shares.unaccounted.tolist(),
+            "importance_lrp": per_token(subject, batch, tokens),
+            "importance_lrp_hidden": per_token(subject, batch, value_times_slope(states, state_slopes)),
+            "lrp_residual": (values - tokens.sum(1)).tolist(),
+            # in no token, marker or constant: curvature of what is no logit, and rounding
+            "lrp_unaccounted": (values - places.sum(1) - constants).tolist(),
         }

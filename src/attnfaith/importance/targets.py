@@ -4,7 +4,8 @@ Shapes: B instances, C classes; logits may have dimensions between the two.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -17,6 +18,7 @@ from attnfaith.subjects.protocol import log_odds
 
 STATES = frozenset({"states"})
 """What columns of encoder states need."""
+PER_INSTANCE = ("instance_id", "labels", "candidates")
 TARGET_DOC = "f the logit of the predicted class, or what the options target and output name"
 ROWS_DOC = "the rows of attention that the logits depend on"
 
@@ -46,22 +48,20 @@ def token_counts(subject: Subject, batch: Batch) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class TargetOutput:
-    """The number that is explained of each instance, as a function of logits.
+    """The number that is explained of each instance, as a function of logits. Indexing takes instances.
 
     of (B,): the class. against (B,): the class whose logit is taken off it, or None. output: "logit", "probability" or
-    "log_odds". answers (B,C) bool: the classes that may be given, None for all of them. key: of two that explain the same
-    of a batch it is the same. Indexing takes instances.
+    "log_odds". certain (B,) bool: whether the instance has a single possible class, so no odds.
     """
 
     of: torch.Tensor
     against: torch.Tensor | None
     output: str
-    answers: torch.Tensor | None
-    key: str = ""
+    certain: torch.Tensor
 
     def __getitem__(self, rows) -> "TargetOutput":
-        tensors = {name: getattr(self, name) for name in ("of", "against", "answers")}
-        return replace(self, **{name: None if values is None else values[rows] for name, values in tensors.items()})
+        against = None if self.against is None else self.against[rows]
+        return TargetOutput(self.of[rows], against, self.output, self.certain[rows])
 
     def __call__(self, logits: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor:
         """Logits (B,...,C), or those of the instances `rows`, to values (B,...) in float64, whose gradients are exact where
@@ -79,43 +79,13 @@ class TargetOutput:
         odds = log_odds(logits, self.of)
         if self.output == "probability":
             return torch.nn.functional.logsigmoid(odds).exp()
-        if self.answers is None:
-            return odds
-        alone = (self.answers.sum(-1) == 1).reshape(-1, *[1] * (odds.dim() - 1))
-        return odds * torch.where(alone, torch.nan, 1.0)  # slopes are NaN there too, and there only
+        certain = self.certain.reshape(-1, *[1] * (odds.dim() - 1))
+        return odds * torch.where(certain, torch.nan, 1.0)  # slopes are NaN there too, and there only
 
 
 def _logits_of(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
     places = classes.reshape(-1, *[1] * (logits.dim() - 1)).expand(*logits.shape[:-1], 1)
     return logits.gather(-1, places).squeeze(-1)
-
-
-def check_target(target="predicted", output: str = "logit") -> None:
-    """Raise ValueError for a contrast of anything but two different classes, and of anything but their logits."""
-    if isinstance(target, Mapping):
-        if set(target) != {"of", "against"} or target["of"] == target["against"]:
-            raise ValueError(f"target={target!r}: a contrast is {{'of': class, 'against': another class}}")
-        if output != "logit":
-            raise ValueError(f"output={output!r} with target={target!r}: a contrast compares logits, output='logit'")
-
-
-def check_data(subject, dataset, *, target="predicted", output: str = "logit") -> None:
-    """Check a target and an output against a model and encoded instances, before anything is measured.
-
-    Raises ValueError for a class that the model does not have or an instance may not be given, for a probability or log-odds
-    of a model without classes, and for "gold" where an instance has no label.
-    """
-    if output != "logit" and "classes" not in subject.capabilities:
-        raise ValueError(
-            f"output={output!r} needs classes, which this model lacks: {subject.lacks['classes']}; explain a logit"
-        )
-    if target == "predicted":
-        return
-    names = dataset["instance_id"]
-    labels = dataset["labels"] if "labels" in dataset.column_names else [None] * len(names)
-    answers = dataset["candidates"] if "candidates" in dataset.column_names else [None] * len(names)
-    for name, label, allowed in zip(names, labels, answers, strict=True):
-        _classes(target, label, range(subject.num_labels) if allowed is None else allowed, name)
 
 
 def _classes(target, label, allowed, name: str) -> tuple[int, ...]:
@@ -140,33 +110,54 @@ def target_output(logits: torch.Tensor, batch, target="predicted", output: str =
     Raises ValueError for a class that does not exist or that batch["answer_mask"] bars an instance from, and for "gold"
     where an instance has no label.
     """
-    answers = None if batch.get("answer_mask") is None else batch["answer_mask"].bool()
-    key = f"{sorted(target.items()) if isinstance(target, Mapping) else target!r} {output}"
+    answers = torch.ones_like(logits) if batch.get("answer_mask") is None else batch["answer_mask"]
+    certain = answers.sum(-1) == 1
     if target == "predicted":
-        return TargetOutput(logits.argmax(-1), None, output, answers, key)
-    count, width = logits.shape
-    labels = [None] * count if batch.get("label") is None else batch["label"]
-    possible = [range(width)] * count if answers is None else [row.nonzero().squeeze(1).tolist() for row in answers]
+        return TargetOutput(logits.argmax(-1), None, output, certain)
+    labels = batch.get("label") or [None] * len(logits)
+    possible = [row.nonzero().squeeze(1).tolist() for row in answers]
     classes = [_classes(target, *row) for row in zip(labels, possible, batch["instance_id"], strict=True)]
-    of, *against = torch.tensor(classes, dtype=torch.int64, device=logits.device).reshape(count, -1).unbind(1)
-    return TargetOutput(of, against[0] if against else None, output, answers, key)
+    of, *against = torch.tensor(classes, dtype=torch.int64, device=logits.device).reshape(len(logits), -1).unbind(1)
+    return TargetOutput(of, against[0] if against else None, output, certain)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetMeasure(Measure):
-    """A measure that explains a number of each instance, chosen by `target` and `output`: see `target_output`."""
+class LogitMeasure(Measure):
+    """A measure that explains a logit of each instance, chosen by `target`, or a difference of two: see `target_output`."""
+
+    output: ClassVar[str] = "logit"
 
     target: Target = "predicted"
-    output: Output = "logit"
 
     def __post_init__(self):
-        check_target(self.target, self.output)
+        if isinstance(self.target, Mapping):
+            if set(self.target) != {"of", "against"} or self.target["of"] == self.target["against"]:
+                raise ValueError(f"target={self.target!r}: a contrast is {{'of': class, 'against': another class}}")
+            if self.output != "logit":
+                raise ValueError(
+                    f"output={self.output!r} with target={self.target!r}: a contrast compares logits, output='logit'"
+                )
 
     def check(self, subject, dataset) -> None:
-        """Raise ValueError for a class that the model does not have or an instance may not be given."""
-        if dataset is not None:
-            check_data(subject, dataset, target=self.target, output=self.output)
+        """Raise ValueError for a class that the model does not have or an instance may not be given, for "gold" where an
+        instance has no label, and for a probability or log-odds of a model without classes.
+        """
+        if self.output != "logit" and "classes" not in subject.capabilities:
+            raise ValueError(
+                f"output={self.output!r} needs classes, which this model lacks: {subject.lacks['classes']}; explain a logit"
+            )
+        if self.target != "predicted" and dataset is not None:
+            columns = [dataset[name] if name in dataset.column_names else [None] * len(dataset) for name in PER_INSTANCE]
+            for name, label, allowed in zip(*columns, strict=True):
+                _classes(self.target, label, range(subject.num_labels) if allowed is None else allowed, name)
 
     def explained(self, subject, batch) -> TargetOutput:
         """What this measure explains of the instances of a batch."""
         return target_output(whole_logits(subject, batch), batch, self.target, self.output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetMeasure(LogitMeasure):
+    """A measure that explains a number of each instance, chosen by `target` and `output`: see `target_output`."""
+
+    output: Output = "logit"

@@ -12,7 +12,6 @@ classes.
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -339,28 +338,12 @@ Target = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(logits (n,C), rows (n,)) → the number (n,) that is explained of each of the instances `rows`."""
 
 
-class Products(NamedTuple):
-    """Weights times slopes of instances that were read together, in float64: rows (n,), their length, and for each layer,
-    counted from 0, positive (n,length,length), the mean over heads of the positive ones, and row_sums (n,H,length), the sum
-    over the rows that matter; matter (n,length) bool: the rows of the last layer that the logits depend on.
+def map_products(subject, batch, target: Target, layers: Sequence[int]) -> Iterator[tuple]:
+    """The weights of some layers, counted from 0, times the slopes in them of what is explained.
+
+    Yields, of instances that are read together: their numbers (n,), their length, the rows (n,length) bool of the last layer
+    that the logits depend on, and the products (n,H,length,length) of each layer, in float64, one after the other.
     """
-
-    rows: torch.Tensor
-    length: int
-    positive: dict[int, torch.Tensor]
-    row_sums: dict[int, torch.Tensor]
-    matter: torch.Tensor
-
-
-def map_products(subject, batch, target: Target, layers: Sequence[int]) -> list[Products]:
-    """The weights of some layers, counted from 0, times the slopes of what is explained in them; see `Products`.
-
-    Kept in the batch, for a target of the same `key`. No more numbers than those of one head's map are kept of a layer.
-    """
-    key = ("map_products", target.key, tuple(layers))
-    if key in batch.results:
-        return batch.results[key]
-    parts = batch.results[key] = []
     numbers = {subject.sites.layers[layer] for layer in layers}
     for rows, length in subject.groups(batch):
         with torch.enable_grad():
@@ -368,12 +351,8 @@ def map_products(subject, batch, target: Target, layers: Sequence[int]) -> list[
             weights = [attention_map.weights for attention_map in read.maps]
             value = target(read.logits, rows).sum()
             slopes = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
-        parts.append(Products(rows, length, {}, {}, read.rows))
-        for layer, weight, slope in zip(sorted(layers), weights, slopes, strict=True):
-            products = weight.detach().double() * slope.double()
-            parts[-1].row_sums[layer] = (products * read.rows[:, None, :, None]).sum(2)
-            parts[-1].positive[layer] = products.clamp_(min=0).mean(1)
-    return parts
+        products = (weight.detach().double() * slope.double() for weight, slope in zip(weights, slopes, strict=True))
+        yield rows, length, read.rows, products
 
 
 def products_of_intervention(subject, batch, target: Target) -> torch.Tensor:

@@ -366,10 +366,10 @@ class SelfAttention(ModelSubject):
         """Summed over the rows that matter and over the layers and heads of the reduction."""
         layers, head = self.reduction.chosen(self.depth), self.reduction.head
         whole = torch.zeros(batch["input_ids"].shape, dtype=torch.float64, device=self.device)
-        for part in map_products(self, batch, explain, layers):
-            for layer in layers:
-                products = part.row_sums[layer]
-                whole[part.rows, : part.length] += products.sum(1) if head is None else products[:, head]
+        for rows, length, matter, by_layer in map_products(self, batch, explain, layers):
+            for products in by_layer:
+                sums = (products * matter[:, None, :, None]).sum(2)
+                whole[rows, :length] += sums.sum(1) if head is None else sums[:, head]
         return whole
 
     @torch.no_grad()
