@@ -7,7 +7,7 @@ from scipy.special import softmax
 from tests.measuring import classifier_of
 
 
-INPUTS = ("input_ids", "attention_mask", "token_type_ids", "answer_mask")
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def inputs_of(batch):

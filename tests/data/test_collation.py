@@ -1,4 +1,4 @@
-"""Padding by hand, positions that are taken out, and candidates."""
+"""Padding by hand, and positions that are taken out."""
 
 import pytest
 import torch
@@ -10,14 +10,11 @@ from attnfaith.support.errors import DatasetError
 def test_padding_by_hand():
     batch = pad_batch(
         [
-            {"input_ids": [2, 7, 3], "labels": 1, "tokens": ["x"], "candidates": [0, 2], "impermissible": [0, 1, 0]},
-            {"input_ids": [2, 7, 8, 9, 3], "labels": 0, "candidates": [1], "impermissible": [0, 0, 0, 1, 0]},
+            {"input_ids": [2, 7, 3], "labels": 1, "tokens": ["x"], "impermissible": [0, 1, 0]},
+            {"input_ids": [2, 7, 8, 9, 3], "labels": 0, "impermissible": [0, 0, 0, 1, 0]},
         ],
         pad_token_id=5,
-        num_labels=3,
     )
-    answers = batch.pop("answer_mask")
-    assert answers.tolist() == [[True, False, True], [False, True, False]]
     assert {name: values.tolist() for name, values in batch.items()} == {
         "input_ids": [[2, 7, 3, 5, 5], [2, 7, 8, 9, 3]],
         "attention_mask": [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]],
@@ -27,23 +24,17 @@ def test_padding_by_hand():
     assert all(tensor.dtype == torch.int64 for tensor in batch.values())
 
 
-TWO = [{"input_ids": [2, 3], "candidates": [0, 2]}, {"input_ids": [2, 5, 3], "candidates": [1]}]
-
-
 @pytest.mark.parametrize(
-    ("rows", "classes", "message"),
+    ("rows", "message"),
     [
-        ([], None, "no instances"),
-        ([{"input_ids": [2], "labels": 0}, {"input_ids": [2]}], None, "Only 1 of 2 instances have 'labels'"),
-        ([{"ids": [2]}], None, "Only 0 of 1 instances have 'input_ids'"),
-        (TWO, None, "num_labels=None classes"),
-        (TWO, 2, r"candidates \[0, 2\]: give at least one of the num_labels=2 classes"),
-        ([TWO[0], {**TWO[1], "candidates": []}], 3, r"candidates \[\]"),
+        ([], "no instances"),
+        ([{"input_ids": [2], "labels": 0}, {"input_ids": [2]}], "Only 1 of 2 instances have 'labels'"),
+        ([{"ids": [2]}], "Only 0 of 1 instances have 'input_ids'"),
     ],
 )
-def test_refusals(rows, classes, message):
+def test_refusals(rows, message):
     with pytest.raises(DatasetError, match=message):
-        pad_batch(rows, 0, classes)
+        pad_batch(rows)
 
 
 def test_positions_that_stay_move_up():

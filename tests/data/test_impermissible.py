@@ -3,7 +3,7 @@
 import pytest
 from transformers import AutoTokenizer
 
-from attnfaith.data.impermissible import check_marks, mark_words, without
+from attnfaith.data.impermissible import check_marks, mark_words
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.support.errors import DatasetError
@@ -67,4 +67,3 @@ def test_marks_that_are_refused(marks):
 def test_a_list_of_words_marks_texts():
     assert mark_words(["(She said, \"Mr. he's", "HE, she"], ["she", "mr.", "He"]) == [[1, 0, 1, 0], [1, 1]]
     assert mark_words(["a - b"], ["-"]) == [[0, 1, 0]]
-    assert without("he ran home", [1, 0, 0]) == "ran home" and without("he", [1]) == ""

@@ -125,7 +125,7 @@ def test_rationales_from_spans_marks_and_quotes(root, columns, expected):
     [
         ("sst", {"limits": {"dev": 5}}, "limits names the split 'dev'; there are train, validation, test"),
         ("sst", {"limits": {"train": 0}}, r"limits\['train'\] must be a positive number of rows; 0"),
-        ("planted_evidence", {"lenght": (1, 2)}, r"'planted_evidence' does not know \['lenght'\]; .*sizes, length"),
+        ("planted_evidence", {"lenght": (1, 2)}, r"lenght=.*Unexpected keyword argument; the arguments are sizes, length"),
         ("sst", {"length": (1, 2)}, r"\['length'\] are arguments of generated data; 'sst' is read"),
         ("ssst", {}, "'ssst'; did you mean 'sst'"),
         ("sst", {}, "Cannot read 'sst': the data set SetFit/sst2 at main .* set ATTNFAITH_DATA"),
@@ -145,8 +145,8 @@ MARKED = {"text": ["a b", "c d"], "label": [0, 1]}
 @pytest.mark.parametrize(
     ("name", "columns", "message"),
     [
-        ("sst", {**GOOD, "label": [0, 2]}, r"'sst', .* split, row 1: the label 2 is not a whole number 0\.\.1"),
-        ("sst", {**GOOD, "label": [0.0, 0.5]}, r"row 1: the label 0\.5 is not a whole number 0\.\.1"),
+        ("sst", {**GOOD, "label": [0, 2]}, r"'sst', .* split, row 1: the label 2 is no whole number 0\.\.1"),
+        ("sst", {**GOOD, "label": [0.0, 0.5]}, r"row 1: the label 0\.5 is no whole number 0\.\.1"),
         ("sst", {**GOOD, "text": [text_of(6), None]}, "row 1: column 'text' has no text"),
         ("sst", {"text": [text_of(3)], "label": [0]}, "length filter of 'sst' leaves no row"),
         ("sst", {"sentence": ["a"], "label": [0]}, r"needs a column 'text' \(text\); it has \['sentence', 'la"),

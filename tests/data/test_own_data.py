@@ -68,7 +68,7 @@ def test_every_kind_of_file_holds_the_same_rows(tmp_path, name):
     ("name", "content", "words"),
     [
         ("a.csv", "", "No columns"),
-        ("a.csv", "text,label\ngrün,1\n".encode("cp1252"), "not in the encoding UTF-8 .*--data.encoding cp1252, or save"),
+        ("a.csv", "text,label\ngrün,1\n".encode("cp1252"), "not in the encoding UTF-8: .*--data.encoding cp1252, or save"),
         ("a.csv", "text,label\n", "no rows"),
         ("a.csv", "text,label\na,1\nb, 2, 3\n", "line 3, saw 3.* quotation marks"),
         ("a.csv", "text,label\na,1,4\n", "line 2 has more fields"),
@@ -198,7 +198,7 @@ NUMBERED = [(number, *row) for number, row in enumerate(ROWS)]
         (("id", "review", "topic"), NUMBERED, {}, "no column 'text'; it has 'id', 'review', 'topic': name .* --data.text"),
         (("id", "review", "topic"), NUMBERED, {"text": "review"}, "no column 'label'; .* --data.label"),
         (("id", "text", "Kategorie"), NUMBERED, {"label": "Kategory"}, "no column 'Kategory'; did you mean 'Kategorie'"),
-        (("id", "text", "label"), NUMBERED, {"text": "label", "label": "label"}, "named for two"),
+        (("id", "text", "label"), NUMBERED, {"text": "label", "label": "label"}, "name one column"),
         (None, [(f"t{row}", "x") for row in range(50)], {}, "50 labels, all 'x'; a classifier needs two classes"),
         (None, [(f"t{row}", "") for row in range(50)], {}, "none of 50 rows has a label in column 'label'"),
         (

@@ -87,7 +87,7 @@ def test_sequences_and_their_links(task, expected):
     [
         ("toy_language", {"two_word_share": 1.5}, "two_word_share=1.5"),
         ("toy_language", {"clauses": (2, 1)}, "clauses="),
-        ("toy_language", {"words": 3}, "'toy_language' does not know .'words'.; its arguments are sizes, vocabulary_size"),
+        ("toy_language", {"words": 3}, "words=3: Unexpected keyword argument; the arguments are sizes, vocabulary_size"),
         ("copi", {}, "'copi' is no set of sentence pairs; did you mean 'copy'"),
     ],
 )

@@ -7,8 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from transformers import AutoTokenizer
 
-from attnfaith.data.scripts import lacks_blanks
-from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, split_words, words
+from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, lacks_blanks, split_words, words
 from attnfaith.support.errors import DatasetError
 from tests.splits import rows
 
@@ -165,7 +164,7 @@ def test_texts_without_blanks_are_refused_and_read_letter_by_letter():
         assert list(map(lacks_blanks, texts, split_words(texts, "words"))) == [expected] * len(texts)
     for text in UNSPACED:
         texts = [text, "a good film", text + "!"]
-        with pytest.raises(DatasetError, match="2 of 3.*--data.preprocessing characters.*--model.pretrained") as refusal:
+        with pytest.raises(DatasetError, match="2 of 2 .*--data.preprocessing characters.*--model.pretrained") as refusal:
             encode(rows(texts), build_tokenizer(texts, preprocessing="words"))
         assert text[:8] in str(refusal.value)
         (row,) = encode(rows([text]), build_tokenizer([text], preprocessing="characters"))

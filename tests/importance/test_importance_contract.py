@@ -37,7 +37,6 @@ CELLS = ["bilstm", "lstm", "bigru", "transformer", "cnn", "bert", "gpt2", "berno
 CELLS += [
     pytest.param(name, marks=pytest.mark.slow) for name in (*POOLED, "toy", "bert apart", *RATIONALES) if name not in CELLS
 ]
-ANSWERS = ([0, 2], [4], [0, 1, 2, 3, 4], [1, 3])  # of five classes those that an instance may be given
 UNKNOWN = 1
 TEXTS = (7, 0, [9], [UNKNOWN] * 4, 3, [12] * 5, 6)
 FEW_TEXTS = (7, 0, [9], [12] * 2)  # where one text takes long
@@ -109,8 +108,6 @@ def cell(tiny_model, tiny_rows):
             classifier_of(model).model.embeddings.weight.requires_grad_(False)
             texts = TEXTS
             rows = marked(tiny_rows(texts, pair=fields.get("query") == "text", hierarchy=level))
-            if fields.get("num_labels") == 5:
-                rows = [{**row, "candidates": ANSWERS[number % 4]} for number, row in enumerate(rows)]
             subject = subject_of(model)
         elif name in MARKERS:
             subject, model, rows = transformers_cell(name, tiny_rows(FEW_TEXTS))
@@ -232,7 +229,7 @@ def test_contract(measure, name, cell):
 
         # a model and the batch of a tokenizer, into which nothing is written
         if name not in MARKERS:
-            tensors = ("input_ids", "attention_mask", "answer_mask", *POSITION_COLUMNS)
+            tensors = ("input_ids", "attention_mask", *POSITION_COLUMNS)
             plain = BatchEncoding({key: values for key, values in subject.collate(rows).items() if key in tensors})
             keys = set(plain)
             same(measured(measure, model, plain), whole, exact=True)

@@ -75,15 +75,6 @@ def test_captum_on_embeddings(measure, make, make_batch):
         np.testing.assert_allclose(columns[row], scores[0, :, 0], atol=1e-5)
 
 
-@pytest.mark.parametrize("measure", [KernelShap, Lime])
-def test_undefined_is_nan(measure, make_batch):
-    """Log-odds of the only class that is allowed: it has no rival."""
-    model, batch = make_batch([5, 3], num_labels=3)
-    batch["answer_mask"] = torch.tensor([[True, False, False], [True, True, False]])
-    columns = run(measure, model, batch, output="log_odds", samples=20)
-    assert all(np.isnan(values[0]).all() and np.isfinite(values[1]).all() for values in columns.values())
-
-
 @pytest.mark.parametrize(("name", "package"), [("kernel_shap", "captum"), ("lime", "sklearn")])
 def test_without_an_optional_package_both_refuse_at_once(name, package, make_batch, monkeypatch):
     measure, (model, batch) = find(name)(), make_batch((6, 0, [9], 4))

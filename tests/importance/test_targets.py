@@ -55,19 +55,6 @@ def test_slopes_of_saturated_probabilities(gap):
     assert slopes[0].tolist() == pytest.approx([slope, -slope], rel=1e-12, abs=0)
 
 
-def test_answers_that_are_barred():
-    answers = torch.tensor([[True, True, False], [True, False, False]])
-    logits = torch.tensor(LOGITS) + (~answers).float() * -1e4
-    masked = instances(answer_mask=answers, label=[0, 0])
-    assert value_of(logits, masked, "gold").tolist() == [1.0, 2.0]
-    odds = value_of(logits, masked, "predicted", "log_odds")
-    assert odds[0] == pytest.approx(2.0) and odds[1].isnan()  # a class that has no rival is certain: no odds
-    assert value_of(logits, masked, "predicted", "probability")[1] == 1.0
-    for target in (2, {"of": 0, "against": 1}):
-        with pytest.raises(ValueError, match="no possible answer"):
-            value_of(logits, masked, target)
-
-
 @pytest.mark.parametrize(
     ("target", "output", "message"),
     [

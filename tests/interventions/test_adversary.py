@@ -38,7 +38,7 @@ def drawn(generator, tokens, spread=2.0):
 
 def multiclass(values, bias, own):
     values, bias, own = (np.asarray(array, np.float64) for array in (values, bias, own))
-    return Readout(own, values, bias, softmax(own @ values + bias), np.ones(len(bias), bool))
+    return Readout(own, values, bias, softmax(own @ values + bias))
 
 
 def test_closed_forms():

@@ -7,7 +7,6 @@ from datasets import Dataset
 
 from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.measurement.registry import find
-from attnfaith.models.decoders import BARRED
 from attnfaith.subjects import SelfAttention, SubjectError
 from tests import tolerances
 from tests.affine_subject import affine_texts
@@ -184,10 +183,9 @@ def test_refusals():
 
 
 def test_token_logits_by_hand():
-    """Values are what each token alone gives, and the bias what is left of nothing; barred classes have no numbers."""
-    subject, batch = affine_texts([([3, 1], [[1.0, 0.0, 3.0], [0.0, 2.0, 3.0]]), ([], [])], [0.5, BARRED, -0.5])
-    batch["answer_mask"] = torch.tensor([[True, False, True]] * 2)
+    """Values are what each token alone gives, and the bias what is left of nothing."""
+    subject, batch = affine_texts([([3, 1], [[1.0, 0.0, 3.0], [0.0, 2.0, 3.0]]), ([], [])], [0.5, 0.25, -0.5])
     columns = run("token_logits", subject, batch)
-    np.testing.assert_array_equal(columns["token_logits"][0], [[1.0, np.nan, 3.0], [0.0, np.nan, 3.0]])
-    np.testing.assert_array_equal(columns["token_logits_bias"], [[0.5, np.nan, -0.5]] * 2)
+    np.testing.assert_array_equal(columns["token_logits"][0], [[1.0, 0.0, 3.0], [0.0, 2.0, 3.0]])
+    np.testing.assert_array_equal(columns["token_logits_bias"], [[0.5, 0.25, -0.5]] * 2)
     assert columns["token_logits"][1].shape == (0, 3)

@@ -11,7 +11,7 @@ from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from attnfaith import recipes, record, runs
-from attnfaith.data.vectors import file_digest
+from attnfaith.data.sources import file_digest
 from attnfaith.measurement import engine
 from attnfaith.reporting.cells import split_cells
 from attnfaith.runs import RunError
@@ -246,7 +246,7 @@ OCCLUDED = {"measure__producers": ["occlusion"], "measure__options": {"occlusion
         ({"data__arguments__sizes": {"train": 1}}, NO_TRAINING, "no training instance of class"),
         ({"data__arguments__sizes": {"validation": 1}}, NO_TRAINING, "roc_auc is not defined"),
         ({"measure__producers": ["exact_contribution"], "model__readout": "tanh"}, NO_TRAINING, "needs 'affine read-out'"),
-        (OCCLUDED, NO_TRAINING, "'occlusion': target=5: class 5 is no possible answer"),
+        (OCCLUDED, NO_TRAINING, "'occlusion': target=5: the model has no class 5"),
     ],
 )
 def test_refused_before_training(tiny_recipe, tmp_path, monkeypatch, change, begun, message):

@@ -10,7 +10,6 @@ from attnfaith import record
 from attnfaith.api.records import Record
 from attnfaith.api.texts import is_unicode, read_texts
 from attnfaith.data.fingerprint import fingerprint
-from attnfaith.data.in_memory import pieces
 from attnfaith.loading import device_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry
 from attnfaith.reporting.cells import undefined
@@ -188,7 +187,7 @@ def _encoded(subject, dataset, reads: str, say: Callable[[str], None]):
     """The encoded rows. Raises DatasetError where the model cannot read them, or no text has a word."""
     rows = subject.rows(dataset)
     cut = empty = 0
-    for part in pieces(rows, ("tokens", "truncated")):
+    for part in rows.select_columns(["tokens", "truncated"]).with_format("arrow").iter(batch_size=1000):
         cut += sum(part.column("truncated").to_pylist())
         empty += int((record.list_lengths(part.column("tokens").combine_chunks()) == 0).sum())
     if empty == len(rows):

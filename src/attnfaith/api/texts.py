@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TEXTS = "list of strings, list of pairs (text, second text), pandas frame, datasets.Dataset, or the path of a file"
 LISTED = 'list with one for each text, or "names" or "ids" for what a column of labels holds'
-CARRIED = ("rationale", "impermissible", "candidates")  # columns of lists that measurements use
+CARRIED = ("rationale", "impermissible")  # columns of lists that measurements use
 
 
 @dataclass(frozen=True)

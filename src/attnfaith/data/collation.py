@@ -9,53 +9,35 @@ POSITION_COLUMNS = ("token_type_ids", "impermissible", "special_tokens_mask")
 """Columns with a number for each input position besides its id, 0 on padding."""
 
 
-def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, num_labels: int | None = None) -> dict:
+def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0) -> dict:
     """Pad instances on the right to the longest of the batch.
 
     Args:
-        features: rows of `encode` with input_ids and, in all rows or in none, the POSITION_COLUMNS, candidates and a label
-            under "labels" or "label". Other columns are ignored.
+        features: rows of `encode` with input_ids and, in all rows or in none, the POSITION_COLUMNS and a label under
+            "labels" or "label". Other columns are ignored.
         pad_token_id: id of the padding token.
-        num_labels: number C of classes; needed for rows with candidates.
 
     Returns int64 tensors input_ids (B, L), attention_mask (B, L) with 1 on tokens and markers and 0 on padding,
-    POSITION_COLUMNS (B, L) with 0 on padding, labels (B,); and answer_mask (B, C) bool, True on the candidates of a row.
+    POSITION_COLUMNS (B, L) with 0 on padding, and labels (B,).
 
-    Raises DatasetError for no instances, a column that only some rows have, and candidates that are no classes.
+    Raises DatasetError for no instances, and a column that only some rows have.
     """
-    import numpy as np
     import torch
+    from torch.nn.utils.rnn import pad_sequence
 
     if len(features) == 0:
         raise DatasetError("Cannot make a batch of no instances.")
-    columns = set()
-    for name in ("input_ids", *POSITION_COLUMNS, "candidates", "labels", "label"):
-        count = sum(name in row for row in features)
-        if (count or name == "input_ids") and count != len(features):
-            raise DatasetError(f"Only {count} of {len(features)} instances have {name!r}; all must.")
-        columns |= {name} if count else set()
-
-    lengths = np.fromiter((len(row["input_ids"]) for row in features), np.int64, len(features))
-    attended = np.arange(lengths.max()) < lengths[:, None]
-
-    def padded(name: str, value: int):
-        batch = np.full(attended.shape, value, np.int64)
-        batch[attended] = np.concatenate([np.asarray(row[name], np.int64) for row in features])
-        return torch.from_numpy(batch)
-
-    batch = {"input_ids": padded("input_ids", pad_token_id), "attention_mask": torch.from_numpy(attended.astype(np.int64))}
-    batch |= {name: padded(name, 0) for name in POSITION_COLUMNS if name in columns}
-    if "candidates" in columns:
-        batch["answer_mask"] = torch.zeros(len(features), num_labels or 0, dtype=torch.bool)
-        for row, mask in zip(features, batch["answer_mask"], strict=True):
-            if not len(row["candidates"]) or not all(0 <= number < len(mask) for number in row["candidates"]):
-                raise DatasetError(
-                    f"candidates {list(row['candidates'])}: give at least one of the num_labels={num_labels} classes."
-                )
-            mask[list(row["candidates"])] = True
-    label = next((name for name in ("labels", "label") if name in columns), None)
-    if label:
-        batch["labels"] = torch.tensor([int(row[label]) for row in features], dtype=torch.int64)
+    batch = {}
+    for name in ("input_ids", *POSITION_COLUMNS, "labels", "label"):
+        values = [torch.as_tensor(row[name], dtype=torch.int64) for row in features if name in row]
+        if len(values) != len(features) and (values or name == "input_ids"):
+            raise DatasetError(f"Only {len(values)} of {len(features)} instances have {name!r}; all must.")
+        if values and name in ("labels", "label"):
+            batch["labels"] = torch.stack(values)
+        elif values:
+            batch[name] = pad_sequence(values, batch_first=True, padding_value=pad_token_id if name == "input_ids" else 0)
+    lengths = torch.tensor([len(row["input_ids"]) for row in features])
+    batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1]) < lengths[:, None]).long()
     return batch
 
 

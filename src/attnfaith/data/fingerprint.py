@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from attnfaith.data.in_memory import pieces
 from attnfaith.record import labelled
 
 
-CONTENT = ("text", "text_pair", "label", "candidates", "source", "target", "links")
+CONTENT = ("text", "text_pair", "label", "source", "target", "links")
 """Columns of a split that decide what a model reads and what is right."""
 ENCODED = (
-    *("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "words", "truncated", "candidates"),
+    *("instance_id", "input_ids", "token_type_ids", "labels", "tokens", "words", "truncated"),
     *("word_of_token", "text_of_token", "rationale", "query_tokens", "impermissible"),
     *("target_tokens", "source_words", "target_words", "gold_links"),
 )
@@ -29,7 +28,7 @@ def fingerprint(split) -> str:
     digest = hashlib.sha256()
     names = [name for name in CONTENT if name in split.column_names]
     digest.update(json.dumps(names).encode())
-    for piece in pieces(split, names):
+    for piece in split.select_columns(names).with_format("arrow").iter(batch_size=1000):
         digest.update(json.dumps(piece.to_pylist(), sort_keys=True).encode())
     return digest.hexdigest()[:12]
 
@@ -38,7 +37,7 @@ def digest_data(dataset) -> str:
     """Return the SHA-256 of an encoded data set: its columns of ENCODED, in order."""
     names = [name for name in ENCODED if name in dataset.column_names]
     digest = hashlib.sha256(repr(names).encode())
-    for piece in pieces(dataset, names):
+    for piece in dataset.select_columns(names).with_format("arrow").iter(batch_size=1000):
         digest.update(repr(piece.to_pydict()).encode())
     return digest.hexdigest()
 

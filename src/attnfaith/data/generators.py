@@ -1,6 +1,5 @@
-"""What the generators of data with exact evidence share: arguments checked by their annotations, and splits of rows."""
+"""What the generators of data with exact evidence share: types of their arguments, and splits of rows."""
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated
@@ -22,24 +21,8 @@ Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Bounds = Annotated[tuple[Positive, Positive], AfterValidator(_ordered)]
 """Least and greatest number of something, both included."""
-
-
-def checked(generate: Callable) -> Callable:
-    """Check the arguments of a generator by its annotations. DatasetError names the first that is out of range."""
-    names = list(inspect.signature(generate).parameters)
-    validated = validate_call(generate, config=ConfigDict(allow_inf_nan=False))
-
-    @functools.wraps(generate)
-    def call(*arguments, **options):
-        try:
-            return validated(*arguments, **options)
-        except ValidationError as refusal:
-            error = refusal.errors(include_url=False)[0]
-            place, *within = error["loc"]
-            name = ".".join(map(str, [names[place] if isinstance(place, int) else place, *within]))
-            raise DatasetError(f"data.arguments.{name}={error['input']!r}: {error['msg']}") from refusal
-
-    return call
+checked = validate_call(config=ConfigDict(allow_inf_nan=False))
+"""Decorator that checks the arguments of a generator by their types; a wrong one raises pydantic's ValidationError."""
 
 
 def check_sizes(key: str, sizes: Mapping[str, int]) -> None:
@@ -52,23 +35,30 @@ def check_sizes(key: str, sizes: Mapping[str, int]) -> None:
 
 
 def generate_splits(
-    name: str, generator: Callable, task: tuple, seed: int, arguments: Mapping, sizes: Mapping[str, int]
+    generator: Callable, task: tuple, seed: int, arguments: Mapping, sizes: Mapping[str, int]
 ) -> dict[str, list[dict]]:
     """Return {split: rows} of a generator.
 
     task: the positional arguments before the number of rows. arguments: keyword arguments of the generator, and perhaps
-    sizes={"train": 2000}, which replace those of `sizes`. Raises DatasetError for an argument that the generator lacks.
+    sizes={"train": 2000}, which replace those of `sizes`. Raises DatasetError for an argument that the generator lacks or
+    that is out of range.
     """
-    options = {key: value for key, value in arguments.items() if key != "sizes"}
-    sizes = {**sizes, **arguments.get("sizes", {})}
+    options = dict(arguments)
+    sizes = {**sizes, **options.pop("sizes", {})}
     check_sizes("sizes", sizes)
-    parameters = inspect.signature(generator).parameters.values()
-    names = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
-    names.remove("stream")
-    wrong = sorted(set(options).difference(names))
-    if wrong:
-        raise DatasetError(f"{name!r} does not know {wrong}; its arguments are sizes, {', '.join(names)}.")
-    return {split: generator(*task, sizes[split], seed, stream=stream, **options) for stream, split in enumerate(SPLITS)}
+    try:
+        return {
+            split: generator(*task, n=sizes[split], seed=seed, stream=number, **options)
+            for number, split in enumerate(SPLITS)
+        }
+    except ValidationError as refusal:
+        error = refusal.errors(include_url=False)[0]
+        parameters = inspect.signature(generator).parameters.values()
+        names = [entry.name for entry in parameters if entry.kind is entry.KEYWORD_ONLY and entry.name != "stream"]
+        place = ".".join(map(str, error["loc"]))
+        raise DatasetError(
+            f"data.arguments.{place}={error['input']!r}: {error['msg']}; the arguments are sizes, {', '.join(names)}"
+        ) from refusal
 
 
 def generated_revision(version: int, seed: int, arguments: Mapping) -> str:

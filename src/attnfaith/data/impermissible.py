@@ -35,11 +35,6 @@ def _forms(word: str) -> set[str]:
     return {whole, re.sub(r"^[\W_]+|[\W_]+$", "", whole) or whole}
 
 
-def without(text: str, marks: Sequence[int]) -> str:
-    """Return the unmarked words of a text, joined by blanks."""
-    return " ".join(word for word, mark in zip(text.split(), marks, strict=True) if not mark)
-
-
 def check_any(name: str, marks: Iterable[Sequence[int]]) -> None:
     """Raise DatasetError where no text has an impermissible word, so that nothing could be hidden."""
     if not any(map(any, marks)):

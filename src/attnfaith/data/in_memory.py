@@ -1,11 +1,11 @@
-"""A table in memory as a data set, and a data set as tables, without the hashing and copying of `datasets`."""
+"""A table in memory as a data set, without the hashing and copying of `datasets`."""
 
 import secrets
 from typing import TYPE_CHECKING
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import datasets
     import pyarrow as pa
@@ -20,19 +20,6 @@ def in_memory(table: "pa.Table") -> "datasets.Dataset":
     import datasets
 
     return datasets.Dataset(table, fingerprint=secrets.token_hex(8))
-
-
-def pieces(split: "datasets.Dataset", names: "Sequence[str]", rows: int = 1000) -> "Iterator[pa.Table]":
-    """Yield columns of a data set as Arrow tables of at most so many rows, in its order.
-
-    A data set without an index is read from its table: selecting columns and a format copies its features each time.
-    """
-    if split._indices is not None:
-        yield from split.select_columns(list(names)).with_format("arrow").iter(batch_size=rows)
-        return
-    table = split.data.table.select(list(names))
-    for start in range(0, len(table), rows):
-        yield table.slice(start, rows)
 
 
 def encoded_in_memory(
@@ -56,7 +43,7 @@ def texts_in_memory(texts: "Sequence") -> "datasets.Dataset":
     """Return texts, or pairs (text, second text), as a data set with instance_id, text and, of pairs, text_pair."""
     import pyarrow as pa
 
-    columns = {"instance_id": [str(row) for row in range(len(texts))], "text": list(texts)}
-    if texts and not isinstance(texts[0], str):
-        columns["text"], columns["text_pair"] = (list(part) for part in zip(*texts, strict=True))
+    pairs = [(text,) if isinstance(text, str) else text for text in texts]
+    columns = dict(zip(("text", "text_pair"), map(list, zip(*pairs, strict=True)), strict=False)) or {"text": []}
+    columns["instance_id"] = list(map(str, range(len(pairs))))
     return in_memory(pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}))

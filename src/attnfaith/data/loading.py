@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from attnfaith.data import counting, planted_evidence, sources
 from attnfaith.data.generators import check_sizes, generate_splits, generated_revision
-from attnfaith.data.impermissible import check_any, check_marks, without
+from attnfaith.data.impermissible import check_any, check_marks
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import SPLITS, DatasetEntry, get_entry
 from attnfaith.data.tokenization import split_words
@@ -37,6 +37,7 @@ TYPES = {
 """Columns of a split and their types."""
 SIZES = {"train": 2000, "validation": 500, "test": 500}
 """Rows of generated data where the arguments name no other sizes."""
+GENERATORS = {"planted_evidence": planted_evidence, "counting": counting}
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,9 @@ class LoadedDataset:
     """A data set as read, checked, cut and filtered. `limited` draws limits without reading again.
 
     splits: train, validation and test; no instance is in two of them. revision: the Hub's, "local-" and a digest of the
-    files, or "generated-" with version and arguments. label_names: of each of the C labels. n_words: of each text, by split.
-    vocabulary_texts: the training texts (and questions) from which a vocabulary is counted: those before the length filter,
-    as the papers do; after it where a limit draws from train. own: of own data, what was read and assumed.
+    files, or "generated-" with version and arguments. label_names: of each of the C labels. vocabulary_texts: the training
+    texts (and questions) from which a vocabulary is counted: those before the length filter, as the papers do; after it
+    where a limit draws from train. own: of own data, what was read and assumed.
 
     dropped counts, by split, rows left out by reason: too_short and too_long (strict bounds), shortest and longest (of a
     split), limit (not drawn); and under "source" those left out before a split exists: no_label, other_label,
@@ -59,58 +60,54 @@ class LoadedDataset:
     revision: str
     label_names: list[str]
     dropped: dict[str, dict[str, int]]
-    n_words: dict[str, np.ndarray] = field(repr=False)
     vocabulary_texts: list[str] = field(repr=False)
     own: dict = field(default_factory=dict)
 
     @classmethod
     def from_frames(cls, frames, entry, revision, label_names, dropped, seed, own=None) -> "LoadedDataset":
         """Apply the entry's length filter to {split: its rows}. DatasetError where it leaves no row of a split."""
-        vocabulary, splits, n_words = _texts_of(frames["train"]), {}, {}
+        splits = datasets.DatasetDict()
         for split in SPLITS:
             rows = frames[split]
-            lengths = word_counts(rows["text"], entry.preprocessing)
-            inside, dropped[split] = _length_filter(entry, lengths)
+            inside, dropped[split] = _length_filter(entry, word_counts(rows["text"], entry.preprocessing))
             if len(rows) and not inside.any():
                 raise DatasetError(
                     f"The length filter of {entry.name!r} leaves no row of its {split} split ({dropped[split]})."
                 )
-            rows, n_words[split] = rows[inside], lengths[inside]
+            rows = rows[inside]
             columns = {name: pa.array(rows[name].tolist(), kind) for name, kind in TYPES.items() if name in rows}
             splits[split] = in_memory(pa.table(columns))
-        splits = datasets.DatasetDict(splits)
-        return cls(splits, entry, seed, revision, label_names, dropped, n_words, vocabulary, own or {})
+        return cls(splits, entry, seed, revision, label_names, dropped, _texts_of(frames["train"]), own or {})
 
     def limited(self, limits: Mapping[str, int] | None = None) -> "LoadedDataset":
         """The data set with at most so many rows of a split, {"train": 1000}: a random subset in file order.
 
         Raises DatasetError for limits of unknown splits.
         """
-        limits = dict(limits or {})
-        check_sizes("limits", limits)
-        splits, dropped = dict(self.splits), {part: dict(counts) for part, counts in self.dropped.items()}
-        n_words = dict(self.n_words)
-        for split, limit in limits.items():
-            rows = splits[split]
-            drawn = sources.draw(np.arange(len(rows)), limit, self.seed, split)
-            dropped[split]["limit"] = len(rows) - len(drawn)
-            if len(drawn) < len(rows):
-                splits[split], n_words[split] = in_memory(rows.data.table.take(drawn)), n_words[split][drawn]
-        texts = _texts_of(splits["train"]) if "train" in limits else self.vocabulary_texts
-        splits = datasets.DatasetDict(splits)
-        return replace(self, splits=splits, dropped=dropped, n_words=n_words, vocabulary_texts=texts)
+        splits, left_out = sources.draw_limits(self.splits, limits or {}, self.seed)
+        dropped = {part: dict(counts) for part, counts in self.dropped.items()}
+        for split, count in left_out.items():
+            dropped[split]["limit"] = count
+        texts = _texts_of(splits["train"]) if "train" in left_out else self.vocabulary_texts
+        return replace(self, splits=datasets.DatasetDict(splits), dropped=dropped, vocabulary_texts=texts)
+
+    def _counts(self, column: str) -> dict[str, np.ndarray]:
+        """By split, the number of words of each text of a column; {} without that column."""
+        return {
+            split: word_counts(rows[column], self.entry.preprocessing)
+            for split, rows in self.splits.items()
+            if column in rows.column_names
+        }
 
     @property
     def empty(self) -> dict[str, int]:
         """By split, the number of texts without a word."""
-        return {split: int((counts == 0).sum()) for split, counts in self.n_words.items()}
+        return {split: int((counts == 0).sum()) for split, counts in self._counts("text").items()}
 
     @property
     def empty_pair(self) -> dict[str, int]:
         """By split, the number of questions without a word; {} for single texts."""
-        pairs = self.splits if self.entry.pair else {}
-        preparation = self.entry.preprocessing
-        return {split: int((word_counts(rows["text_pair"], preparation) == 0).sum()) for split, rows in pairs.items()}
+        return {split: int((counts == 0).sum()) for split, counts in self._counts("text_pair").items()}
 
     @property
     def about(self) -> dict:
@@ -118,12 +115,13 @@ class LoadedDataset:
         if not self.own:
             return {}
         labels = {split: np.bincount(rows["label"], minlength=len(self.label_names)) for split, rows in self.splits.items()}
-        quartiles = {split: np.quantile(counts, (0, 0.25, 0.5, 0.75, 1)).tolist() for split, counts in self.n_words.items()}
         classes = {
             name: {split: int(counts[label]) for split, counts in labels.items()}
             for label, name in enumerate(self.label_names)
         }
-        return {**self.own, "classes": classes, "words": quartiles}
+        shares = (0, 0.25, 0.5, 0.75, 1)
+        words = {split: np.quantile(counts, shares).tolist() for split, counts in self._counts("text").items()}
+        return {**self.own, "classes": classes, "words": words}
 
 
 def load_splits(
@@ -155,8 +153,8 @@ def load_splits(
     check_sizes("limits", limits or {})
     target = entry.permissible if impermissible_removed else entry
     if entry.built_in:
-        module = {"planted_evidence": planted_evidence, "counting": counting}[name]
-        rows = generate_splits(name, module.generate, (), seed, arguments, SIZES)
+        module = GENERATORS[name]
+        rows = generate_splits(module.generate, (), seed, arguments, SIZES)
         tables = {split: pa.Table.from_pylist(part) for split, part in rows.items()}
         options = {key: value for key, value in arguments.items() if key != "sizes"}
         revision = generated_revision(module.VERSION, seed, options)
@@ -165,14 +163,14 @@ def load_splits(
     else:
         tables, revision = sources.read(entry, root)
 
+    dropped = {"source": {}}
     frames = {split: _published_rows(entry, split, table) for split, table in tables.items()}
-    label_names, dropped = list(entry.label_names), {"source": {}}
     frames = _cut(entry, frames, dropped["source"])
     if entry.impermissible:
         check_any(entry.name, frames["train"]["impermissible"])
     if impermissible_removed:
         frames = {split: without_impermissible(rows) for split, rows in frames.items()}
-    return LoadedDataset.from_frames(frames, target, revision, label_names, dropped, seed).limited(limits)
+    return LoadedDataset.from_frames(frames, target, revision, list(entry.label_names), dropped, seed).limited(limits)
 
 
 def _texts_of(rows) -> list[str]:
@@ -183,12 +181,15 @@ def _texts_of(rows) -> list[str]:
 
 def word_counts(texts: Sequence[str], preprocessing: str) -> np.ndarray:
     """Words of each text, without markers."""
-    return np.fromiter((len(split_words([text], preprocessing)[0]) for text in texts), np.int64, len(texts))
+    return np.array(list(map(len, split_words(texts, preprocessing))), np.int64)
 
 
 def without_impermissible(rows: pd.DataFrame) -> pd.DataFrame:
     """The same rows, with texts without their impermissible words."""
-    texts = [without(text, marks) for text, marks in zip(rows["text"], rows["impermissible"], strict=True)]
+    texts = [
+        " ".join(word for word, mark in zip(text.split(), marks, strict=True) if not mark)
+        for text, marks in zip(rows["text"], rows["impermissible"], strict=True)
+    ]
     return rows.drop(columns="impermissible").assign(text=texts)
 
 
@@ -198,47 +199,37 @@ def without_impermissible(rows: pd.DataFrame) -> pd.DataFrame:
 def _published_rows(entry: DatasetEntry, split: str, table: pa.Table) -> pd.DataFrame:
     """The rows of a published split, with label, and marks as 0/1 for each word."""
     place, names = f"{entry.name!r}, {split} split", table.column_names
+    count = entry.published_labels
+    labels = [*range(count), *({entry.no_label} - {None})]
     rows = {"instance_id": [f"{entry.name}/{split}/{row}" for row in range(len(table))]}
     for column, choices in entry.columns.items():
-        (name,) = [name for name in choices if name in names][:1] or [None]
+        name = next((name for name in choices if name in names), None)
         if name is None:
             raise DatasetError(f"{place} needs a column {' or '.join(map(repr, choices))} ({column}); it has {names}.")
-        values = table[name].to_pylist()
-        if column in ("text", "text_pair"):
-            for row, value in enumerate(values):
-                if not isinstance(value, str):
-                    raise DatasetError(f"{place}, row {row}: column {name!r} has no text ({value!r}).")
-        if column == "label":
-            values = _labels(place, values, entry)
+        rows[column] = values = table[name].to_pylist()
         if column == "impermissible":
-            values = [check_marks(*row) for row in zip(values, rows["text"], rows["instance_id"], strict=True)]
-        rows[column] = values
-    gold = [name for name in entry.rationale if name in names]
-    if gold:
+            rows[column] = [check_marks(*row) for row in zip(values, rows["text"], rows["instance_id"], strict=True)]
+            continue
+        for row, value in enumerate(values):
+            if column == "label" and value not in labels:
+                raise DatasetError(f"{place}, row {row}: the label {value!r} is no whole number 0..{count - 1}")
+            if column != "label" and not isinstance(value, str):
+                raise DatasetError(f"{place}, row {row}: column {name!r} has no text ({value!r})")
+    gold = next((name for name in entry.rationale if name in names), None)
+    if gold is not None:
         words = split_words(rows["text"], entry.preprocessing)
-        values = zip(table[gold[0]].to_pylist(), words, rows["instance_id"], strict=True)
-        rows["rationale"] = [_rationale(gold[0], *value) for value in values]
-    return pd.DataFrame(rows)
-
-
-def _labels(place: str, values: list, entry: DatasetEntry) -> np.ndarray:
-    allowed = [*range(entry.published_labels), *([] if entry.no_label is None else [entry.no_label])]
-    for row, value in enumerate(values):
-        if value not in allowed:
-            raise DatasetError(
-                f"{place}, row {row}: the label {value!r} is not a whole number 0..{entry.published_labels - 1}."
-            )
-    return np.array(values, np.int64).reshape(len(values))
+        values = zip(table[gold].to_pylist(), words, rows["instance_id"], strict=True)
+        rows["rationale"] = [_rationale(gold, *value) for value in values]
+    return pd.DataFrame(rows).astype({"label": np.int64})
 
 
 def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> list[int]:
     """Gold evidence as 0/1 per word, from marks, spans [start, end) of words, or quotes at their first occurrence."""
-    size, marks = len(words), [0] * len(words)
+    size, marks, spans = len(words), [0] * len(words), gold
     if column == "rationale":
         if len(gold) != size or not set(gold) <= {0, 1}:
             raise DatasetError(f"{instance_id}: a rationale is one 0 or 1 for each of its {counted(size, 'word')}; {gold}.")
-        return list(gold)
-    spans = gold
+        return gold
     if column == "evidences":
         quotes = [quote for quote in (text.lower().split() for text in gold) if quote]
         starts = [next((at for at in range(size) if words[at : at + len(quote)] == quote), None) for quote in quotes]

@@ -22,7 +22,7 @@ from attnfaith.data.labels import COLUMNS, WHOLE, class_of
 from attnfaith.data.loading import LoadedDataset, without_impermissible
 from attnfaith.data.own_files import as_text, kind_of, read_file
 from attnfaith.data.registry import SPLITS, entry_of
-from attnfaith.data.sources import read_hub
+from attnfaith.data.sources import file_digest, read_hub
 from attnfaith.support.errors import DatasetError, counted, cut, excerpt, nearest
 
 
@@ -31,12 +31,11 @@ ALL = "all rows"
 SPLIT_NAMES = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation"}
 SPLIT_NAMES |= {"test": "test"}
 """Names of published splits, and ours."""
-MANY = 100
-"""Number of classes above which a remark asks whether the column holds classes."""
 MISSING = ("na", "n/a", "nan", "null", "none", "unknown", "?", "-")
 """Names that a class may have and that often stand for a missing label."""
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 KEYS = ("text", "text_pair", "label")
+NAME_CLASSES = "name the column of the classes with --data.label"
 
 
 @dataclass
@@ -58,6 +57,14 @@ class OwnSource:
     classes: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
 
+    def check(self, names: Sequence[str]) -> None:
+        """Raise DatasetError for a column that a split lacks."""
+        for split, rows in self.splits.items():
+            for name in names:
+                if name not in rows.column_names:
+                    place = self.place if split == ALL else f"{split} of {self.place}"
+                    raise DatasetError(f"{place} has no column {excerpt(name)}{nearest(name, rows.column_names)}")
+
 
 def read_own(data: object) -> LoadedDataset:
     """Read, check and cut the data that a recipe's data section names; `LoadedDataset.limited` draws limits.
@@ -67,10 +74,10 @@ def read_own(data: object) -> LoadedDataset:
     """
     source, entry, dropped = check_own(data), entry_of(data), Counter()
     parts = {split: _usable(source, split, data, dropped) for split in source.splits}
-    unlabelled = [split for split in ("validation", "test") if split in parts and not len(parts[split])]
-    for split in unlabelled:
-        source.assumed.append(f"{split}: no row has text and label, so it is not used")
-        del parts[split]
+    for split in ("validation", "test"):
+        if split in parts and not len(parts[split]):
+            source.assumed.append(f"{split}: no row has text and label, so it is not used")
+            del parts[split]
     first, rows = next(iter(parts.items()))
     if not len(rows):
         raise DatasetError(
@@ -114,21 +121,20 @@ def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0
     Raises DatasetError for unreadable data and an unknown split.
     """
     source = _read(data)
-    name = ALL if ALL in source.splits else split
-    if name not in source.splits:
+    rows = source.splits.get(ALL, source.splits.get(split))
+    if rows is None:
         raise DatasetError(f"{source.place} has no split {excerpt(split)}: --split takes one of {', '.join(source.splits)}")
-    rows = source.splits[name]
     if limit is not None and limit < len(rows):
         rows = rows.select(np.sort(np.random.default_rng(seed).choice(np.arange(len(rows)), limit, replace=False)))
     if data.impermissible_words is None:
         return rows
-    column = data.text or "text"
-    _check_columns(source, rows, [column])
+    column, name = data.text or "text", "impermissible"
+    source.check([column])
     texts = [_text(value, column, f"row {row}") for row, value in enumerate(rows[column])]
-    frame = pd.DataFrame({"text": texts, "impermissible": mark_words(texts, data.impermissible_words)})
-    name, values = "impermissible", frame["impermissible"].tolist()
+    values = mark_words(texts, data.impermissible_words)
     if data.impermissible_removed:
-        name, values = column, without_impermissible(frame)["text"].tolist()
+        frame = without_impermissible(pd.DataFrame({"text": texts, "impermissible": values}))
+        name, values = column, frame["text"].tolist()
     return rows.remove_columns([name] if name in rows.column_names else []).add_column(name, values)
 
 
@@ -136,27 +142,27 @@ def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0
 
 
 def _read(data: object) -> OwnSource:
+    splits, names, files = {}, {}, {}
     if data.hub_id is not None:
         loaded, commit = read_hub(data.hub_id, data.config, data.revision)
         parts = {SPLIT_NAMES[name.lower()]: name for name in reversed(loaded) if name.lower() in SPLIT_NAMES}
         if "train" not in parts:
             place = f"{data.hub_id} at {data.revision or 'main'}"
             raise DatasetError(f"the data set {place} has no train split; it has {', '.join(map(str, loaded))}")
-        splits = {split: loaded[parts[split]] for split in SPLITS if split in parts}
-        names = {split: [f"{parts[split]}/{row}" for row in range(len(rows))] for split, rows in splits.items()}
-        return OwnSource(splits, names, commit, {}, data.hub_id)
-    path = Path(data.path).expanduser()
-    splits, names, digests, files = {}, {}, [], {}
+        for split in (split for split in SPLITS if split in parts):
+            splits[split] = loaded[parts[split]]
+            names[split] = [f"{parts[split]}/{row}" for row in range(len(splits[split]))]
+        return OwnSource(splits, names, commit, files, data.hub_id)
+    path, digests = Path(data.path).expanduser(), []
     for split, paths in (_files_of(path) if path.is_dir() else {ALL: [path]}).items():
         tables = [read_file(file, encoding=data.encoding, delimiter=data.delimiter, quotes=data.quotes) for file in paths]
-        for file in paths:
-            with file.open("rb") as stream:
-                files[file.name] = hashlib.file_digest(stream, "sha256").hexdigest()
-            digests.append(f"{split} {files[file.name]}")
         if len({tuple(table.column_names) for table in tables}) > 1:
             raise DatasetError(f"the {split} files of {path} have different columns; give all of them the same")
-        splits[split] = datasets.concatenate_datasets(tables)
-        names[split] = [f"{f.name}/{row}" for f, table in zip(paths, tables, strict=True) for row in range(len(table))]
+        splits[split], names[split] = datasets.concatenate_datasets(tables), []
+        for file, table in zip(paths, tables, strict=True):
+            files[file.name] = file_digest(file)
+            digests.append(f"{split} {files[file.name]}")
+            names[split] += [f"{file.name}/{row}" for row in range(len(table))]
     revision = f"local-{hashlib.sha256(' '.join(digests).encode()).hexdigest()[:12]}"
     return OwnSource(splits, names, revision, files, data.path)
 
@@ -181,83 +187,71 @@ def _files_of(folder: Path) -> dict[str, list[Path]]:
 
 
 def _columns(source: OwnSource, data: object) -> dict[str, str]:
+    """{our column: the column it is read from}."""
     columns = {key: getattr(data, key) for key in KEYS if getattr(data, key) is not None}
-    twice = [name for name, count in Counter(columns.values()).items() if count > 1]
-    if twice:
-        raise DatasetError(f"the column {excerpt(twice[0])} is named for two of {', '.join(KEYS)}: name each its own")
-    rows = next(iter(source.splits.values()))
-    _check_columns(source, rows, columns.values())
+    if len(set(columns.values())) < len(columns):
+        raise DatasetError(f"two of {columns} name one column: name each its own")
+    source.check(columns.values())
+    names = next(iter(source.splits.values())).column_names
     for key in ("text", "label"):
         if key in columns:
             continue
-        columns[key] = name = _column(source.place, key, rows.column_names, columns)
+        columns[key] = name = _column(source.place, key, names, columns)
         if name != key:
             source.assumed.append(f"{key} is read from the column {name!r}")
-        unread = [repr(other) for other in rows.column_names if other.lower() in COLUMNS and other != name]
+        unread = [repr(other) for other in names if other.lower() in COLUMNS and other != name]
         if key == "label" and unread:
             source.assumed.append(f"label is not read from the column {', '.join(unread)}: --data.label names another")
-    for split, part in source.splits.items():
-        _check_columns(source, part, columns.values(), f": its {split} split")
+    source.check(columns.values())
     return {key: columns[key] for key in KEYS if key in columns}
-
-
-def _check_columns(source: OwnSource, rows: datasets.Dataset, names: Sequence[str], part: str = "") -> None:
-    for name in names:
-        if name not in rows.column_names:
-            raise DatasetError(f"{source.place}{part} has no column {excerpt(name)}{nearest(name, rows.column_names)}")
 
 
 def _column(place: str, key: str, names: list[str], columns: Mapping[str, str]) -> str:
     """The column of text or label that the user did not name: the one of that name, or the only one that is left."""
     free = [name for name in names if name not in columns.values()]
-    for word in COLUMNS if key == "label" else (key,):
-        same = [name for name in free if name.lower() == word]
-        if len(same) == 1:
-            return same[0]
     other = "label" if key == "text" else "text"
     rest = [name for name in free if other in columns or name.lower() != other]
-    if len(rest) == 1:
-        return rest[0]
+    same = [[name for name in free if name.lower() == word] for word in (COLUMNS if key == "label" else (key,))]
+    for candidates in (*same, rest):
+        if len(candidates) == 1:
+            return candidates[0]
     listed = cut(", ".join(map(repr, names)), 300)
     raise DatasetError(f"{place} has no column {key!r}; it has {listed}: name the column of the {key} with --data.{key}")
 
 
 def _read_classes(source: OwnSource) -> None:
     """The class of each row, and the training classes: in the publisher's order, numbers by size, words by alphabet."""
-    column, published, advice = source.columns["label"], None, "name the column of the classes with --data.label"
+    column, published = source.columns["label"], None
     for split, rows in source.splits.items():
-        feature, values = rows.features[column], rows[column][:]
-        if isinstance(feature, datasets.ClassLabel):
-            published = published or feature.names
-            values = [None if value is None or value < 0 else feature.names[value] for value in values]
+        names, values = getattr(rows.features[column], "names", None), rows[column][:]
+        if names:
+            published = published or names
+            values = [None if value is None or value < 0 else names[value] for value in values]
         source.labels[split] = [class_of(value, f"column {column!r}") for value in values]
-    values = {label for labels in source.labels.values() for label in labels if label is not None}
-    numbers = all(map(NUMBER.fullmatch, values))
-    fractions = sorted(value for value in values if not WHOLE.fullmatch(value))
+    split, labels = next(iter(source.labels.items()))
+    labels = [label for label in labels if label is not None]
+    classes = sorted(set(labels))
+    numbers = all(map(NUMBER.fullmatch, classes))
+    fractions = [name for name in classes if not WHOLE.fullmatch(name)]
+    if not classes:
+        where = f"{len(source.splits[split]):,} rows{'' if split == ALL else f' of its {split} split'}"
+        raise DatasetError(f"{source.place}: none of {where} has a label in column {column!r}: {NAME_CLASSES}")
     if numbers and fractions:
         raise DatasetError(
             f"column {column!r} holds numbers such as {fractions[0]}, which are no classes: give words or whole numbers"
         )
-    split, labels = next(iter(source.labels.items()))
-    classes = [label for label in labels if label is not None]
-    values = set(classes)
-    if not classes:
-        where = "" if split == ALL else f" of its {split} split"
-        raise DatasetError(f"{source.place}: none of {len(labels):,} rows{where} has a label in column {column!r}: {advice}")
-    if len(values) < 2:
+    if len(classes) < 2:
         raise DatasetError(
-            f"column {column!r}: {counted(len(classes), 'label')}, all {excerpt(classes[0])}; a classifier needs two classes"
+            f"column {column!r}: {counted(len(labels), 'label')}, all {excerpt(classes[0])}; a classifier needs two classes"
         )
-    if len(values) > max(20, len(classes) / 3):
+    if len(classes) > max(20, len(labels) / 3):
         raise DatasetError(
-            f"column {column!r} has {len(values):,} different values in {len(classes):,} rows, so it holds no classes: "
-            f"{advice}"
+            f"column {column!r} has {len(classes):,} different values in {len(labels):,} rows, so it holds no classes: "
+            f"{NAME_CLASSES}"
         )
-    source.classes = sorted(values, key=lambda value: (int(value), value)) if numbers else sorted(values)
     if published:
-        source.classes = [name for name in published if name in values]
-    if len(values) > MANY:
-        source.assumed.append(f"{column} has {len(values):,} classes: is it the right column? --data.label names another")
+        classes = [name for name in published if name in classes]
+    source.classes = sorted(classes, key=int) if numbers and not published else classes
     odd = [repr(name) for name in source.classes if name.lower() in MISSING]
     if odd:
         listed = cut(", ".join(odd), 100)
@@ -269,21 +263,20 @@ def _read_classes(source: OwnSource) -> None:
 
 def _usable(source: OwnSource, split: str, data: object, dropped: Counter) -> pd.DataFrame:
     """The rows of a source split that have a text and a training class; the others are counted."""
-    rows, columns = source.splits[split], source.columns
-    number = {name: label for label, name in enumerate(source.classes)}
+    name = entry_of(data).name
+    frame = pd.DataFrame({"instance_id": [f"{name}/{row}" for row in source.names[split]]})
+    texts = [key for key in ("text", "text_pair") if key in source.columns]
+    for key in texts:
+        column = source.columns[key]
+        cells = zip(source.splits[split][column], frame["instance_id"], strict=True)
+        frame[key] = [_text(value, column, place) for value, place in cells]
     labels = pd.Series(source.labels[split], dtype=object)
-    frame = pd.DataFrame({"instance_id": [f"{entry_of(data).name}/{name}" for name in source.names[split]]})
-    frame["label"] = labels.map(number)
+    known, present = labels.isin(source.classes), (frame[texts] != "").all(axis=1)
     dropped["no_label"] += int(labels.isna().sum())
-    dropped["label_not_in_training"] += int((frame["label"].isna() & labels.notna()).sum())
-    texts = [key for key in ("text", "text_pair") if key in columns]
-    for place, key in enumerate(texts, start=1):
-        cells = zip(rows[columns[key]], frame["instance_id"], strict=True)
-        frame.insert(place, key, [_text(value, columns[key], name) for value, name in cells])
-    frame = frame[frame["label"].notna()]
-    present = (frame[texts] != "").all(axis=1)
-    dropped["no_text"] += int((~present).sum())
-    frame = frame[present].astype({"label": int})
+    dropped["label_not_in_training"] += int((labels.notna() & ~known).sum())
+    dropped["no_text"] += int((known & ~present).sum())
+    frame, labels = frame[known & present], labels[known & present]
+    frame = frame.assign(label=[source.classes.index(label) for label in labels])
     if data.impermissible_words is not None:
         frame = frame.assign(impermissible=mark_words(frame["text"], data.impermissible_words))
     return frame
@@ -344,9 +337,8 @@ def _split(
 
 def _text_keys(rows: pd.DataFrame, *, first: bool = False) -> pd.Series:
     """The text of each row without case and blanks; in pairs both texts, or the first only."""
-    columns = [rows[name] for name in ("text", "text_pair") if name in rows][: 1 if first else 2]
-    keys = ["\0".join(" ".join(text.split()).casefold() for text in texts) for texts in zip(*columns, strict=True)]
-    return pd.Series(keys, index=rows.index, dtype=object)
+    keys = [rows[name].map(lambda text: " ".join(text.split()).casefold()) for name in rows if name in ("text", "text_pair")]
+    return keys[0] if first or len(keys) == 1 else keys[0] + "\0" + keys[1]
 
 
 def _draw(rows: pd.DataFrame, size: int, names: Sequence[str], seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -19,18 +19,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-KINDS = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".json": "json", ".jsonl": "lines", ".ndjson": "lines"}
-KINDS |= {".parquet": "parquet", ".xlsx": "excel"}
-COMPRESSED = (".gz", ".bz2", ".xz")
+TEXT_KINDS = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".json": "json", ".jsonl": "lines", ".ndjson": "lines"}
+KINDS = {**TEXT_KINDS, ".parquet": "parquet", ".xlsx": "excel"}
 DELIMITERS = ",;\t|"
 
 
 def kind_of(path: Path) -> str | None:
     """Return the kind of a file by the end of its name, one of KINDS' values; None for any other."""
-    if path.suffix.lower() not in COMPRESSED:
-        return KINDS.get(path.suffix.lower())
-    kind = KINDS.get(Path(path.stem).suffix.lower())
-    return kind if kind in ("csv", "json", "lines") else None
+    name = Path(path.name.lower())
+    return TEXT_KINDS.get(Path(name.stem).suffix) if name.suffix in (".gz", ".bz2", ".xz") else KINDS.get(name.suffix)
 
 
 def read_file(
@@ -62,17 +59,15 @@ def read_file(
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise DatasetError(f"data.delimiter={excerpt(delimiter)} must be one character, such as ; or a tab")
     try:
-        table = _table(path, kind, encoding or "utf-8-sig", delimiter, quotes)
-    except DatasetError:
-        raise
+        table = _table(path, kind, encoding or "utf-8-sig", delimiter, csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE)
     except Exception as error:  # pandas, Arrow, openpyxl and the modules that decompress raise many kinds
-        raise DatasetError(f"{path} cannot be read: {_advice(error, encoding)}") from error
+        raise DatasetError(f"{path} cannot be read: {_advice(error, encoding or 'UTF-8')}") from error
     if not len(table):
         raise DatasetError(f"{path} has no rows")
     return in_memory(table)
 
 
-def _table(path: Path, kind: str, encoding: str, delimiter: str | None, quotes: bool) -> "pa.Table":
+def _table(path: Path, kind: str, encoding: str, delimiter: str | None, quoting: int) -> "pa.Table":
     import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -82,17 +77,13 @@ def _table(path: Path, kind: str, encoding: str, delimiter: str | None, quotes: 
     if kind == "excel":
         frame = pd.read_excel(path, dtype=str, na_filter=False).rename(columns=str)
     elif kind == "csv":
-        quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
         options = {"encoding": encoding, "quoting": quoting, "na_filter": False, "dtype": str}
         if delimiter is None:
             delimiter = max(DELIMITERS, key=lambda mark: len(pd.read_csv(path, sep=mark, nrows=0, **options).columns))
         frame = pd.read_csv(path, sep=delimiter, **options).rename(columns=str.strip)
         if not isinstance(frame.index, pd.RangeIndex):
-            raise DatasetError(
-                f"{path}: the first line names {len(frame.columns)} columns ({cut(', '.join(frame.columns), 100)}), and "
-                "line 2 has more fields: put a text that holds the delimiter into quotation marks, or give another "
-                "--data.delimiter"
-            )
+            names = cut(", ".join(frame.columns), 100)
+            raise pd.errors.ParserError(f"line 2 has more fields than the {len(frame.columns)} names of line 1 ({names})")
     else:
         frame = pd.read_json(path, lines=kind == "lines", dtype=False, encoding=encoding)
     for name in frame:
@@ -106,19 +97,15 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _advice(error: Exception, encoding: str | None) -> str:
+def _advice(error: Exception, encoding: str) -> str:
     """What is wrong with a file, and what to do."""
-    import pandas as pd
+    from pandas.errors import ParserError
 
-    fault = excerpt(error, 200)
-    for kind, advice in {
-        UnicodeError: f"it is not in the encoding {encoding or 'UTF-8'} ({fault}): give --data.encoding cp1252, or save it "
-        "as UTF-8",
+    advice = {
+        UnicodeError: f"it is not in the encoding {encoding}: give --data.encoding cp1252, or save it as UTF-8",
         ImportError: "pip install 'attnfaith[xlsx]', which brings openpyxl, or save the sheet as CSV (UTF-8)",
-        zipfile.BadZipFile: f"it is no xlsx spreadsheet ({fault}): save the sheet again as xlsx, or as CSV (UTF-8)",
-        pd.errors.ParserError: f"{fault}. Put a text that holds the delimiter into quotation marks; --data.quotes false "
-        "takes these as ordinary characters",
-    }.items():
-        if isinstance(error, kind):
-            return advice
-    return fault
+        zipfile.BadZipFile: "save the sheet again as xlsx, or as CSV (UTF-8)",
+        ParserError: "put a text that holds the delimiter into quotation marks (--data.quotes false takes these as ordinary "
+        "characters), or give another --data.delimiter",
+    }
+    return "; ".join([excerpt(error, 200), *(words for kind, words in advice.items() if isinstance(error, kind))])

@@ -19,13 +19,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from attnfaith.data import translation_tasks
-from attnfaith.data.generators import check_sizes, generate_splits, generated_revision
+from attnfaith.data.generators import generate_splits, generated_revision
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import read_entries
-from attnfaith.data.sources import ROOT_VARIABLE, data_root, draw
+from attnfaith.data.sources import ROOT_VARIABLE, data_root, draw_limits
 from attnfaith.metrics.attention_faithfulness import alignment_error_rate
 from attnfaith.metrics.attention_faithfulness.columns import InputError
 from attnfaith.support.errors import DatasetError, excerpt, nearest
@@ -87,12 +85,8 @@ class LoadedPairs:
 
     def limited(self, limits: Mapping[str, int]) -> "LoadedPairs":
         """The same pairs with at most so many of a split, drawn at random, in their order."""
-        check_sizes("limits", limits)
-        splits, left_out = {}, dict(self.left_out)
-        for split, rows in self.splits.items():
-            drawn = draw(np.arange(len(rows)), limits.get(split, len(rows)), self.seed, split)
-            splits[split] = rows.select(drawn) if len(drawn) < len(rows) else rows
-            left_out[split] = left_out.get(split, 0) + len(rows) - len(drawn)
+        splits, drawn = draw_limits(self.splits, limits, self.seed)
+        left_out = {split: self.left_out.get(split, 0) + drawn.get(split, 0) for split in splits}
         return replace(self, splits=splits, left_out=left_out)
 
 
@@ -122,7 +116,7 @@ def load_pairs(
     if entry.built_in:
         task = (name,) if name in translation_tasks.SEQUENCES else ()
         generator = translation_tasks.sequences if task else translation_tasks.toy_language
-        tables = generate_splits(name, generator, task, seed, arguments, SIZES)
+        tables = generate_splits(generator, task, seed, arguments, SIZES)
         revision = generated_revision(translation_tasks.VERSION, seed, arguments)
     elif arguments:
         raise DatasetError(f"{sorted(arguments)} are arguments of generated pairs; {entry.name!r} is read, not generated.")

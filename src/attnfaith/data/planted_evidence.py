@@ -29,32 +29,6 @@ NEGATORS = ("not", "hardly", "never", "barely")
 AFFIRMERS = ("truly", "clearly", "indeed", "plainly")
 DISTRACTORS = ("famous", "costly", "foreign", "lengthy", "local", "recent", "loud", "popular", "modern", "rare")
 
-_ADJECTIVES = (
-    "old", "young", "tall", "small", "grey", "blue", "early", "final", "quiet", "narrow", "wide", "round", "wooden",
-    "northern", "second", "usual", "nearby", "short", "long", "central", "former", "open", "closed", "distant",
-    "green", "red", "heavy", "light", "plain", "domestic", "urban", "rural", "annual", "square", "double", "paper",
-    "painted", "winter", "summer", "evening", "morning", "silver",
-)  # fmt: skip
-_NOUNS = (
-    "film", "movie", "scene", "actor", "actress", "director", "writer", "camera", "story", "plot", "script",
-    "ending", "opening", "dialogue", "score", "studio", "cast", "crew", "audience", "screen", "theatre", "ticket",
-    "sequel", "trailer", "poster", "costume", "stage", "window", "street", "train", "river", "house", "garden",
-    "kitchen", "teacher", "doctor", "sister", "brother", "mother", "father", "neighbour", "stranger", "sailor",
-    "singer", "driver", "letter", "photograph", "mirror", "bridge", "harbour", "market", "village", "city",
-    "island", "mountain", "forest", "hotel", "office", "station", "school", "library", "museum", "car", "bicycle",
-    "boat", "door", "table", "lamp", "piano", "radio", "newspaper", "suitcase", "umbrella", "coat", "clock", "map",
-    "dog", "horse", "narrator", "soundtrack", "chapter", "sequence", "shot", "credit", "producer", "editor",
-    "composer", "set",
-)  # fmt: skip
-_VERBS = (
-    "follows", "shows", "opens", "leaves", "meets", "enters", "finds", "takes", "brings", "crosses", "passes",
-    "watches", "carries", "joins", "describes", "mentions", "includes", "keeps", "moves", "turns", "holds", "draws",
-    "reaches", "visits", "records", "frames", "features", "covers", "remembers", "introduces", "presents",
-    "portrays", "returns", "films", "paints",
-)  # fmt: skip
-_PLACES = ("near", "behind", "beside", "above", "below", "outside", "inside", "across", "along", "past", "around")
-_TIMES = ("today", "tonight", "later", "again", "twice", "there", "here", "then", "now", "afterwards")
-
 # A, N, V, P, T stand for an adjective, noun, verb, preposition and adverb of time; the rest is literal.
 _PATTERNS = tuple(
     pattern.split()
@@ -71,7 +45,29 @@ _PATTERNS = tuple(
         "A N and A N : the N V it T .",
     )
 )
-_SLOTS = {"A": _ADJECTIVES, "N": _NOUNS, "V": _VERBS, "P": _PLACES, "T": _TIMES}
+_WORDS = {
+    "A": (
+        "old young tall small grey blue early final quiet narrow wide round wooden northern second usual nearby short "
+        "long central former open closed distant green red heavy light plain domestic urban rural annual square double "
+        "paper painted winter summer evening morning silver"
+    ),
+    "N": (
+        "film movie scene actor actress director writer camera story plot script ending opening dialogue score studio "
+        "cast crew audience screen theatre ticket sequel trailer poster costume stage window street train river house "
+        "garden kitchen teacher doctor sister brother mother father neighbour stranger sailor singer driver letter "
+        "photograph mirror bridge harbour market village city island mountain forest hotel office station school library "
+        "museum car bicycle boat door table lamp piano radio newspaper suitcase umbrella coat clock map dog horse "
+        "narrator soundtrack chapter sequence shot credit producer editor composer set"
+    ),
+    "V": (
+        "follows shows opens leaves meets enters finds takes brings crosses passes watches carries joins describes "
+        "mentions includes keeps moves turns holds draws reaches visits records frames features covers remembers "
+        "introduces presents portrays returns films paints"
+    ),
+    "P": "near behind beside above below outside inside across along past around",
+    "T": "today tonight later again twice there here then now afterwards",
+}
+_SLOTS = {slot: tuple(words.split()) for slot, words in _WORDS.items()}
 
 VOCABULARY_SIZE = sum(map(len, _SLOTS.values()))
 

@@ -1,14 +1,21 @@
-"""Where the rows of published data come from: a folder or the Hub."""
+"""Where the rows of published data come from, a folder or the Hub, and random subsets of rows."""
 
 import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnfaith.data.generators import check_sizes
+from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import SPLITS, DatasetEntry
 from attnfaith.support.errors import DatasetError, excerpt
+
+
+if TYPE_CHECKING:
+    import datasets
 
 
 ROOT_VARIABLE = "ATTNFAITH_DATA"
@@ -21,12 +28,39 @@ def data_root(root: str | os.PathLike | None) -> Path | None:
     return None if root is None else Path(root)
 
 
+def file_digest(path: str | os.PathLike) -> str:
+    """Return the SHA-256 of a file. DatasetError where it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DatasetError(f"There is no file {path}: {error.strerror}.") from error
+
+
 def draw(rows: np.ndarray, limit: int, seed: int, split: str) -> np.ndarray:
     """Draw at most `limit` rows at random, in their order."""
     if len(rows) <= limit:
         return rows
     rng = np.random.default_rng([seed, SPLITS.index(split)])
     return np.sort(rng.permutation(rows)[:limit])
+
+
+def draw_limits(
+    splits: "Mapping[str, datasets.Dataset]", limits: Mapping[str, int], seed: int
+) -> "tuple[dict[str, datasets.Dataset], dict[str, int]]":
+    """Draw at most so many rows of splits, in their order; return the splits, and the number left out of each limited one.
+
+    Raises DatasetError for limits of unknown splits.
+    """
+    check_sizes("limits", limits)
+    limited, left_out = dict(splits), {}
+    for split, limit in limits.items():
+        rows = splits[split]
+        drawn = draw(np.arange(len(rows)), limit, seed, split)
+        left_out[split] = len(rows) - len(drawn)
+        if left_out[split]:
+            limited[split] = in_memory(rows.data.table.take(drawn))
+    return limited, left_out
 
 
 def read(entry: DatasetEntry, root: str | os.PathLike | None) -> tuple[dict, str]:
@@ -44,9 +78,7 @@ def read(entry: DatasetEntry, root: str | os.PathLike | None) -> tuple[dict, str
             raise DatasetError(f"Cannot read {entry.name!r} from {folder}: {excerpt(error, 300)}. {entry.notes}") from error
         digest = hashlib.sha256()
         for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name[0] != "."):
-            digest.update(str(path.relative_to(folder)).encode())
-            with path.open("rb") as stream:
-                digest.update(hashlib.file_digest(stream, "sha256").digest())
+            digest.update(str(path.relative_to(folder)).encode() + bytes.fromhex(file_digest(path)))
         revision = f"local-{digest.hexdigest()[:12]}"
     elif entry.hub_id is None:
         raise DatasetError(f"{entry.name!r} is read from your own files, and there are none: {advice}")

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attnfaith.data.in_memory import encoded_in_memory
-from attnfaith.data.scripts import LETTERS
-from attnfaith.data.tokenization import encoded_columns, text_positions
+from attnfaith.data.tokenization import LETTERS, encoded_columns, text_positions
 from attnfaith.record import CONTINUES, REPEATS
 from attnfaith.support.errors import DatasetError
 
@@ -108,18 +107,6 @@ def _combines(character: str) -> bool:
     return unicodedata.category(character).startswith("M")
 
 
-def read_texts(texts: Sequence[str], encoding) -> list[tuple[list[str], list[int], list[tuple[int, int]]]]:
-    """Return the tokens of each text of an encoding as `read_tokens` shows them, their words, and their characters."""
-    read = []
-    for number, text in enumerate(texts):
-        places = text_positions(encoding, number)
-        tokens, spans, words = (
-            [values[place] for place in places] for values in (encoding.tokens, encoding.offsets, encoding.word_ids)
-        )
-        read.append((*read_tokens(text, tokens, spans, words), spans))
-    return read
-
-
 # ------------------------------------------------------------------------------------------------ encoding
 
 
@@ -151,13 +138,16 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None):
         parts = zip(*(rows[name] for name in ("text", "text_pair") if name in rows), strict=True)
         for texts, encoding in zip(parts, encodings, strict=True):
             tokens, words, numbers = [], [], []
-            for number, (shown, owner, _) in enumerate(read_texts(texts, encoding)):
-                first = max(words, default=-1) + 1
-                tokens += shown
+            for number, text in enumerate(texts):
+                places, first = text_positions(encoding, number), max(words, default=-1) + 1
+                read = ([part[place] for place in places] for part in (encoding.tokens, encoding.offsets, encoding.word_ids))
+                pieces, owner = read_tokens(text, *read)
+                tokens += pieces
                 words += [first + word for word in owner]
                 numbers += [number] * len(owner)
-            for name, values in (("tokens", tokens), ("word_of_token", words), ("text_of_token", numbers)):
-                columns[name].append(values)
+            columns["tokens"].append(tokens)
+            columns["word_of_token"].append(words)
+            columns["text_of_token"].append(numbers)
         if "text_pair" not in rows:
             del columns["text_of_token"]
         return columns

@@ -9,17 +9,29 @@ counts sentences, each of W words.
 
 import functools
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from attnfaith.data.impermissible import check_marks
 from attnfaith.data.in_memory import encoded_in_memory
-from attnfaith.data.scripts import LETTERS, STACKING, lacks_blanks
 from attnfaith.data.sentences import MARK, divide, mark_places, set_marks
 from attnfaith.support.errors import DatasetError, excerpt
 
 
+# Scripts without blanks between words: their letters and vowel signs, by the blocks of the Unicode standard.
+IDEOGRAPHIC = (
+    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
+    "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f\u3105-\u312f\u31a0-\u31bf"  # kana, Bopomofo
+)
+ALPHABETIC = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0eba\u0ec0-\u0ece\u0edc-\u0edf"  # Thai, Lao
+    "\u1780-\u17d3\u1000-\u103f\u1050-\u108f\ua9e0-\ua9ef\uaa60-\uaa76"  # Khmer, Myanmar
+)
+STACKING = "\u17d2\u1039"
+"""Khmer and Myanmar signs that hang the next letter below the last one."""
+LETTERS = f"[{IDEOGRAPHIC}{ALPHABETIC}]"
+"""A letter of such a script, as a pattern."""
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 """Padding, unknown word, begin and end of a text: ids 0, 1, 2, 3. The mark between sentences, if any: 4."""
 NO_LIMIT = int(1e9)  # transformers marks "no maximum" with a number far above this
@@ -97,16 +109,11 @@ def split_words(texts: Iterable[str], preprocessing: str) -> list[list[str]]:
 
 
 def words(tokenizer, texts: Sequence[str]) -> list[list[str]]:
-    """Return the surface words of texts in a tokenizer's split, before the look-up in its vocabulary, with the marks between
-    sentences; not truncated and without markers.
+    """Return the surface words of texts in the split of a tokenizer of `build_tokenizer`, before the look-up in its
+    vocabulary, with the marks between sentences; not truncated and without markers.
     """
-    from tokenizers import pre_tokenizers
-
-    normalizer, splitter = tokenizer.backend_tokenizer.normalizer, tokenizer.backend_tokenizer.pre_tokenizer
-    prepared = [text if normalizer is None else normalizer.normalize_str(text) for text in texts]
-    if splitter is None or isinstance(splitter, pre_tokenizers.WhitespaceSplit):
-        return [_WORD.findall(text) for text in prepared]
-    return [[word for word, _ in splitter.pre_tokenize_str(text)] for text in prepared]
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    return [_WORD.findall(normalizer.normalize_str(text) if normalizer else text) for text in texts]
 
 
 def build_tokenizer(
@@ -141,38 +148,38 @@ def build_tokenizer(
 
     if hierarchy not in ("none", "sentence"):
         raise DatasetError(f"Unknown hierarchy {hierarchy!r}. Known: none, sentence.")
-    least = {"min_df": 1, "max_sentence_length": 1, "max_length": 5 if pair else 3}
-    for name, value in {"min_df": min_df, "max_length": max_length, "max_sentence_length": max_sentence_length}.items():
-        if value is not None and value < least[name]:
-            raise DatasetError(f"{name}={value} must be at least {least[name]}.")
+    for name, value, least in (
+        ("min_df", min_df, 1),
+        ("max_length", max_length, 5 if pair else 3),
+        ("max_sentence_length", max_sentence_length, 1),
+    ):
+        if value is not None and value < least:
+            raise DatasetError(f"{name}={value} must be at least {least}.")
 
     normalizer = normalizer_of(preprocessing, hierarchy, max_sentence_length)
     frequency: Counter = Counter()
     for text in texts:
         frequency.update(set(_WORD.findall(normalizer.normalize_str(text))))
-    vocabulary = {word for word, count in frequency.items() if count >= min_df}
     special = SPECIAL_TOKENS if hierarchy == "none" else (*SPECIAL_TOKENS, MARK)
-    vocabulary = [*special, *sorted(vocabulary.difference(special))]
+    entries = sorted(word for word, count in frequency.items() if count >= min_df and word not in special)
 
-    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unk>"))
+    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate((*special, *entries))}, unk_token="<unk>"))
     backend.normalizer = normalizer
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     backend.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> <s>:1 $B:1 </s>:1", special_tokens=[("<s>", 2), ("</s>", 3)]
     )
-    options = {"extra_special_tokens": {"sentence_token": MARK}} if hierarchy == "sentence" else {}
-    return fast_tokenizer(backend, pair=pair, max_length=max_length, **options)
+    options = {} if max_length is None else {"model_max_length": max_length}
+    options |= {"extra_special_tokens": {"sentence_token": MARK}} if hierarchy == "sentence" else {}
+    return fast_tokenizer(backend, pair=pair, **options)
 
 
-def fast_tokenizer(backend, *, pair: bool = False, max_length: int | None = None, **options):
+def fast_tokenizer(backend, *, pair: bool = False, **options):
     """Return a `PreTrainedTokenizerFast` around a tokenizer of the `tokenizers` library, with SPECIAL_TOKENS. options: other
     arguments of the class.
     """
     from transformers import PreTrainedTokenizerFast
 
-    arguments = dict(zip(("pad_token", "unk_token", "bos_token", "eos_token"), SPECIAL_TOKENS, strict=True))
-    if max_length is not None:
-        arguments["model_max_length"] = max_length
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         padding_side="right",
@@ -180,7 +187,7 @@ def fast_tokenizer(backend, *, pair: bool = False, max_length: int | None = None
         split_special_tokens=True,  # without it the library cuts literal markers out of a text before preparing it
         clean_up_tokenization_spaces=False,
         model_input_names=["input_ids", *(["token_type_ids"] if pair else []), "attention_mask"],
-        **arguments,
+        **dict(zip(("pad_token", "unk_token", "bos_token", "eos_token"), SPECIAL_TOKENS, strict=True)),
         **options,
     )
 
@@ -229,33 +236,30 @@ def encoded_columns(rows: Mapping, tokenizer, max_length: int | None, truncation
                     f"{occupied}; give {occupied + 1} or more."
                 )
         encoded = tokenizer(*parts, truncation=truncation, max_length=max_length, padding=False, verbose=False)
-    columns, encodings = (
-        {"input_ids": encoded["input_ids"], "length": list(map(len, encoded["input_ids"]))},
-        encoded.encodings,
-    )
+    columns = {"input_ids": encoded["input_ids"], "length": list(map(len, encoded["input_ids"]))}
     columns["truncated"] = [before > length for before, length in zip(lengths, columns["length"], strict=True)]
     if "token_type_ids" in tokenizer.model_input_names:
-        columns["token_type_ids"] = [encoding.type_ids for encoding in encodings]
+        columns["token_type_ids"] = [encoding.type_ids for encoding in encoded.encodings]
     if "label" in rows:
         columns["labels"] = rows["label"]
     if "impermissible" in rows:
         mark = tokenizer.convert_tokens_to_ids(MARK) if MARK in tokenizer.all_special_tokens else None
         columns["impermissible"] = []
-        cells = zip(rows["instance_id"], rows["text"], rows["impermissible"], encodings, strict=True)
+        cells = zip(rows["instance_id"], rows["text"], rows["impermissible"], encoded.encodings, strict=True)
         for name, text, marks, encoding in cells:
             places = [place for place in text_positions(encoding, 0) if encoding.ids[place] != mark]
-            words = [word.span() for word in re.finditer(r"\S+", text)]
-            values = spread(check_marks(marks, text, name), words, [encoding.offsets[place] for place in places])
+            spans = [word.span() for word in re.finditer(r"\S+", text)]
+            values = spread(check_marks(marks, text, name), spans, [encoding.offsets[place] for place in places])
             by_place = dict(zip(places, values, strict=True))
             columns["impermissible"].append([by_place.get(place, 0) for place in range(len(encoding.ids))])
-    return columns, encodings
+    return columns, encoded.encodings
 
 
 def encode(dataset, tokenizer, *, max_length: int | None = None):
     """Encode a split with a tokenizer of `build_tokenizer`: one row per instance, Arrow backed.
 
-    dataset: a `datasets.Dataset` with columns instance_id and text, and perhaps text_pair, label, rationale, impermissible,
-    candidates. tokenizer: pairs need one made with `pair=True`. max_length: bound of input_ids, markers included; None: the
+    dataset: a `datasets.Dataset` with columns instance_id and text, and perhaps text_pair, label, rationale, impermissible.
+    tokenizer: pairs need one made with `pair=True`. max_length: bound of input_ids, markers included; None: the
     tokenizer's own. In a pair only the first text is cut.
 
     Returns a `datasets.Dataset` with columns of `encoded_types`. An empty text has T = 0 and only markers in input_ids.
@@ -271,14 +275,13 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         raise DatasetError("The split has pairs, the tokenizer was built for single texts: build it with pair=True.")
     if max_length is None and tokenizer.model_max_length < NO_LIMIT:
         max_length = tokenizer.model_max_length
-    if not all(text.isascii() for text in dataset["text"]):
-        _check_blanks(dataset["text"], tokenizer)
+    _check_blanks([text for text in dataset["text"] if not text.isascii()], tokenizer)
 
     def read(rows: Mapping) -> dict:
         columns, _ = encoded_columns(rows, tokenizer, max_length, "only_first" if pair else True)
         if not pair:
             columns.pop("token_type_ids", None)
-        return columns | _word_columns(rows, columns, tokenizer)
+        return {**columns, **_word_columns(rows, columns, tokenizer)}
 
     return encoded_in_memory(dataset, read, encoded_types())
 
@@ -304,55 +307,62 @@ def encoded_types() -> dict:
         "rationale": marks,  # [T] of sentences the largest value of their words
         "impermissible": marks,  # [L] 1 on parts of impermissible words, 0 on markers and second texts
         "labels": pa.int64(),
-        "candidates": ids,  # labels that the answer may be
     }
 
 
-def _check_blanks(texts: Iterable[str], tokenizer) -> None:
+def lacks_blanks(text: str, words: Sequence[str]) -> bool | None:
+    """Whether the words of a text in a script without blanks between words are too long to be words.
+
+    words: what a tokenizer makes of the text. None where at most half of the letters belong to such a script. Else whether
+    words with these letters have more than 4 of them on average (segmented Chinese and Japanese have about two) or, in an
+    alphabetic script, 12 (segmented Thai about five).
+    """
+    counts = [len(re.findall(LETTERS, word)) for word in words]
+    written, ideographs = sum(counts), len(re.findall(f"[{IDEOGRAPHIC}]", "".join(words)))
+    if 2 * written <= sum(character.isalpha() or bool(re.match(LETTERS, character)) for character in "".join(words)):
+        return None
+    return written > (4 if 2 * ideographs >= written else 12) * sum(count > 0 for count in counts)
+
+
+def _check_blanks(texts: Sequence[str], tokenizer) -> None:
     """Raise DatasetError for texts that a tokenizer of words would read a sentence a word."""
-    lacking = [(text, lacks_blanks(text, words(tokenizer, [text])[0])) for text in texts if not text.isascii()]
-    unspaced, spaced = ([text for text, lacks in lacking if lacks is wanted] for wanted in (True, False))
-    if len(unspaced) > len(spaced):
+    lacking = [lacks_blanks(text, split) for text, split in zip(texts, words(tokenizer, texts), strict=True)]
+    if lacking.count(True) > lacking.count(False):
         raise DatasetError(
-            f"These texts have no blanks between words ({len(unspaced):,} of {len(texts):,}, such as "
-            f"{excerpt(unspaced[0])}): a tokenizer of words would read a sentence as one word. Give --data.preprocessing "
-            "characters, or fine-tune a model that has a tokenizer of its own, --model.pretrained NAME."
+            f"{lacking.count(True):,} of {len(texts):,} texts beyond ASCII have no blanks between words, such as "
+            f"{excerpt(texts[lacking.index(True)])}: a tokenizer of words would read a sentence as one word. Give "
+            "--data.preprocessing characters, or fine-tune a model that has a tokenizer of its own, --model.pretrained NAME."
         )
 
 
-def _word_columns(rows: Mapping, columns: Mapping, tokenizer) -> dict:
+def _word_columns(rows: Mapping, columns: Mapping, tokenizer) -> dict[str, list]:
     """Words, and their marks of evidence, of encoded rows."""
-    hierarchical, more = MARK in tokenizer.all_special_tokens, {}
-    whole, read = words(tokenizer, rows["text"]), []
-    questions = words(tokenizer, rows["text_pair"]) if "text_pair" in rows else [[]] * len(whole)
-    for name, ids, text, question, cut in zip(
-        rows["instance_id"], columns["input_ids"], whole, questions, columns["truncated"], strict=True
-    ):
-        room = len(ids) - (len(question) + 4 if "text_pair" in rows else 2)
-        if room > len(text) or (room < len(text) and not cut):
+    hierarchical, pair = MARK in tokenizer.all_special_tokens, "text_pair" in rows
+    texts = words(tokenizer, rows["text"])
+    questions = words(tokenizer, rows["text_pair"]) if pair else [[]] * len(texts)
+    result = defaultdict(list)
+    for row, (ids, text, question) in enumerate(zip(columns["input_ids"], texts, questions, strict=True)):
+        name, room = rows["instance_id"][row], len(ids) - (len(question) + 4 if pair else 2)
+        if room > len(text) or (room < len(text) and not columns["truncated"][row]):
             raise DatasetError(
                 f"The tokenizer gives {room} ids for the {len(text)} words of {name!r}: give a tokenizer of build_tokenizer."
             )
-        read.append(text[:room])
-    rows_of_ids = zip(columns["input_ids"], read, strict=True)
-    more["n_unknown"] = [ids[1 : 1 + len(text)].count(tokenizer.unk_token_id) for ids, text in rows_of_ids]
-    if hierarchical:
-        more["words"] = sentences = [divide(text) for text in read]
-        whole, read, questions = ([[word for word in text if word != MARK] for text in t] for t in (whole, read, questions))
-    more["tokens"] = [list(map(" ".join, text)) for text in sentences] if hierarchical else read
-    if "text_pair" in rows:
-        more["query_tokens"] = questions
-    if "rationale" in rows:
-        for name, marks, text in zip(rows["instance_id"], rows["rationale"], whole, strict=True):
-            if len(marks) != len(text):
-                raise DatasetError(
-                    f"{name!r} has {len(marks)} rationale values for {len(text)} words of the tokenizer: use the "
-                    "preprocessing of the data set's entry."
-                )
-        more["rationale"] = [marks[: len(text)] for marks, text in zip(rows["rationale"], read, strict=True)]
+        read = text[:room]
+        sentences = divide(read) if hierarchical else []
+        result["n_unknown"].append(ids[1 : 1 + room].count(tokenizer.unk_token_id))
+        result["tokens"].append(list(map(" ".join, sentences)) if hierarchical else read)
         if hierarchical:
-            remaining = map(iter, more["rationale"])
-            more["rationale"] = [
-                [max(islice(rest, len(part))) for part in text] for rest, text in zip(remaining, sentences, strict=True)
-            ]
-    return more
+            result["words"].append(sentences)
+        if pair:
+            result["query_tokens"].append([word for word in question if word != MARK])
+        if "rationale" in rows:
+            marks, count = rows["rationale"][row], sum(word != MARK for word in text)
+            if len(marks) != count:
+                raise DatasetError(
+                    f"{name!r} has {len(marks)} rationale values for {count} words of the tokenizer: use the preprocessing "
+                    "of the data set's entry."
+                )
+            rest = iter(marks)
+            marks = [max(islice(rest, len(part))) for part in sentences] if hierarchical else marks[:room]
+            result["rationale"].append(marks)
+    return dict(result)

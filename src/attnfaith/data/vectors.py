@@ -1,7 +1,6 @@
 """Word vectors for an embedding layer, read from a file or drawn. Shapes: V words of a vocabulary, D dimensions."""
 
 import gzip
-import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -20,15 +19,6 @@ def random_vectors(n: int, dim: int, std: float = 0.25, seed: int = 0, padding: 
     matrix = np.random.default_rng(seed).standard_normal((n, dim), np.float32) * np.float32(std)
     matrix[padding : padding + 1] = 0
     return matrix
-
-
-def file_digest(path: str | os.PathLike) -> str:
-    """Return 12 hexadecimal digits of the SHA-256 of a file of vectors. DatasetError for a missing file."""
-    try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()[:12]
-    except OSError as error:
-        raise DatasetError(f"There is no vector file {path}: {error.strerror}.") from error
 
 
 def load_vectors(

@@ -19,7 +19,6 @@ import torch
 from torch import nn
 
 from attnfaith.models import decoders, encoders
-from attnfaith.models.decoders import answer_bias, with_answers
 from attnfaith.models.encoders import sinusoidal_positions
 from attnfaith.models.hierarchy import sentence_groups
 from attnfaith.models.projections import project
@@ -198,7 +197,5 @@ def read_by_rules(model, batch, embedded, rules) -> tuple[torch.Tensor, torch.Te
             weights = project(reader.scores(states.detach(), group_query), group.mask, model.config)
             inputs = inputs.index_put((group.rows, group.numbers), group_rules.pooled(states, weights))
     hidden = rules.encoded(model.model.encoder, inputs, present)
-    allowed = with_answers(query, batch.get("answer_mask"), model.num_labels)
     attention = model.attend(hidden.detach(), mask, query)
-    logits = rules.decoded(model.decoder, rules.pooled(hidden, attention), query)
-    return logits + answer_bias(allowed, logits), hidden
+    return rules.decoded(model.decoder, rules.pooled(hidden, attention), query), hidden

@@ -11,7 +11,6 @@ import torch
 from attnfaith.importance.lstm import sums_without_each
 from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, score, signed_score
 from attnfaith.measurement.registry import Measure, register
-from attnfaith.models.decoders import state_of
 from attnfaith.models.encoders import BiLSTM
 from attnfaith.subjects import Batch, Subject, per_token, require, whole_logits
 from attnfaith.subjects.protocol import TEXT
@@ -41,9 +40,9 @@ def without_token(subject: Subject, batch: Batch, absent: str = "deleted") -> to
             values, bias = model.decoder_weights(encoded.query) if model.affine else (None, None)
             # a sentence is read by itself: without another one its vector is the same
             read = model.model.read(**{name: batch.get(name) for name in TEXT})
-            logits = sums_without_each(model.model, values, state_of(encoded.query), read, encoded.hidden, mask)
+            logits = sums_without_each(model.model, values, encoded.query, read, encoded.hidden, mask)
             if values is None:
-                logits = model.classify(logits, None if encoded.query is None else encoded.query[:, None])
+                logits = model.decoder(logits, None if encoded.query is None else encoded.query[:, None])
             else:
                 logits = logits + bias.reshape(-1, 1, subject.num_labels)
             logits = logits.masked_fill(~mask.unsqueeze(-1), 0.0)

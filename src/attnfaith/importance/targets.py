@@ -18,7 +18,6 @@ from attnfaith.subjects.protocol import log_odds
 
 STATES = frozenset({"states"})
 """What columns of encoder states need."""
-PER_INSTANCE = ("instance_id", "labels", "candidates")
 TARGET_DOC = "f the logit of the predicted class, or what the options target and output name"
 ROWS_DOC = "the rows of attention that the logits depend on"
 
@@ -51,24 +50,23 @@ class TargetOutput:
     """The number that is explained of each instance, as a function of logits. Indexing takes instances.
 
     of (B,): the class. against (B,): the class whose logit is taken off it, or None. output: "logit", "probability" or
-    "log_odds". certain (B,) bool: whether the instance has a single possible class, so no odds.
+    "log_odds".
     """
 
     of: torch.Tensor
     against: torch.Tensor | None
     output: str
-    certain: torch.Tensor
 
     def __getitem__(self, rows) -> "TargetOutput":
         against = None if self.against is None else self.against[rows]
-        return TargetOutput(self.of[rows], against, self.output, self.certain[rows])
+        return TargetOutput(self.of[rows], against, self.output)
 
     def __call__(self, logits: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor:
         """Logits (B,...,C), or those of the instances `rows`, to values (B,...) in float64, whose gradients are exact where
         a probability rounds to 0 or 1.
 
         "logit": of the class, minus that of the class it is held against; any number. "log_odds": log(p / (1 - p)), with
-        two classes the difference of their logits; NaN where the instance has a single possible class. "probability": 0..1.
+        two classes the difference of their logits. "probability": 0..1.
         """
         if rows is not None:
             return self[rows](logits)
@@ -77,10 +75,7 @@ class TargetOutput:
             own = _logits_of(logits, self.of)
             return own if self.against is None else own - _logits_of(logits, self.against)
         odds = log_odds(logits, self.of)
-        if self.output == "probability":
-            return torch.nn.functional.logsigmoid(odds).exp()
-        certain = self.certain.reshape(-1, *[1] * (odds.dim() - 1))
-        return odds * torch.where(certain, torch.nan, 1.0)  # slopes are NaN there too, and there only
+        return torch.nn.functional.logsigmoid(odds).exp() if self.output == "probability" else odds
 
 
 def _logits_of(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
@@ -88,15 +83,15 @@ def _logits_of(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
     return logits.gather(-1, places).squeeze(-1)
 
 
-def _classes(target, label, allowed, name: str) -> tuple[int, ...]:
-    """The class that a target names for an instance, or the two of a contrast; allowed: its possible classes."""
+def _classes(target, label, count: int, name: str) -> tuple[int, ...]:
+    """The class that a target names for an instance, or the two of a contrast; count: of the model's classes."""
     classes = (target["of"], target["against"]) if isinstance(target, Mapping) else (label if target == "gold" else target,)
     for number in classes:
         if number is None:
             raise ValueError(f"target='gold', and instance '{name}' has no label; give another target, such as 'predicted'")
-        if number not in allowed:
+        if number not in range(count):
             raise ValueError(
-                f"target={target!r}: class {number} is no possible answer of instance '{name}'; possible are {[*allowed]}"
+                f"target={target!r}: the model has no class {number}; it has 0..{count - 1} (instance '{name}')"
             )
     return classes
 
@@ -107,18 +102,14 @@ def target_output(logits: torch.Tensor, batch, target="predicted", output: str =
     target: "predicted", the class that these logits make most probable; "gold", batch["label"]; the number of a class; or
     {"of": class, "against": class}, the difference of two logits. output: "logit", "probability" or "log_odds".
 
-    Raises ValueError for a class that does not exist or that batch["answer_mask"] bars an instance from, and for "gold"
-    where an instance has no label.
+    Raises ValueError for a class that does not exist, and for "gold" where an instance has no label.
     """
-    answers = torch.ones_like(logits) if batch.get("answer_mask") is None else batch["answer_mask"]
-    certain = answers.sum(-1) == 1
     if target == "predicted":
-        return TargetOutput(logits.argmax(-1), None, output, certain)
-    labels = batch.get("label") or [None] * len(logits)
-    possible = [row.nonzero().squeeze(1).tolist() for row in answers]
-    classes = [_classes(target, *row) for row in zip(labels, possible, batch["instance_id"], strict=True)]
+        return TargetOutput(logits.argmax(-1), None, output)
+    count, labels = logits.shape[1], batch.get("label") or [None] * len(logits)
+    classes = [_classes(target, label, count, name) for label, name in zip(labels, batch["instance_id"], strict=True)]
     of, *against = torch.tensor(classes, dtype=torch.int64, device=logits.device).reshape(len(logits), -1).unbind(1)
-    return TargetOutput(of, against[0] if against else None, output, certain)
+    return TargetOutput(of, against[0] if against else None, output)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,17 +130,17 @@ class LogitMeasure(Measure):
                 )
 
     def check(self, subject, dataset) -> None:
-        """Raise ValueError for a class that the model does not have or an instance may not be given, for "gold" where an
-        instance has no label, and for a probability or log-odds of a model without classes.
+        """Raise ValueError for a class that the model does not have, for "gold" where an instance has no label, and for a
+        probability or log-odds of a model without classes.
         """
         if self.output != "logit" and "classes" not in subject.capabilities:
             raise ValueError(
                 f"output={self.output!r} needs classes, which this model lacks: {subject.lacks['classes']}; explain a logit"
             )
         if self.target != "predicted" and dataset is not None:
-            columns = [dataset[name] if name in dataset.column_names else [None] * len(dataset) for name in PER_INSTANCE]
-            for name, label, allowed in zip(*columns, strict=True):
-                _classes(self.target, label, range(subject.num_labels) if allowed is None else allowed, name)
+            labels = dataset["labels"] if "labels" in dataset.column_names else [None] * len(dataset)
+            for name, label in zip(dataset["instance_id"], labels, strict=True):
+                _classes(self.target, label, subject.num_labels, name)
 
     def explained(self, subject, batch) -> TargetOutput:
         """What this measure explains of the instances of a batch."""

@@ -25,7 +25,6 @@ Shapes: T tokens, C classes, K epsilons, M and N tokens on either side of an end
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -151,8 +150,8 @@ class AdversaryExact(Measure):
 
     The furthest attention within each of `epsilons`, total variation distances between predictions, hidden states held
     fixed. `adversary_exact_certainty`: "exact" with two classes; "bounded" with more, where the best attention found and a
-    certified bound are given. Classes that an answer mask bars do not count; where it leaves one class, any attention keeps
-    the prediction. No rows below two tokens. Where logits are not affine in attention, `adversary_search` searches.
+    certified bound are given. No rows below two tokens. Where logits are not affine in attention, `adversary_search`
+    searches.
     """
 
     name, needs = "adversary_exact", frozenset({AFFINE, "classes", "intervention"})
@@ -171,14 +170,13 @@ class AdversaryExact(Measure):
     def __call__(self, subject, batch) -> dict[str, list]:
         values = []
         for text in read_out(subject, batch):
-            certainty, rows, possible = "undefined", [], text.answers  # no attention makes a barred class probable
+            certainty, rows = "undefined", []
             if len(text.attention) > 1:
-                allowed = {name: getattr(text, name)[..., possible] for name in ("values", "bias", "probs", "answers")}
-                certainty, furthest = ("exact", exact) if possible.sum() < 3 else ("bounded", bounded)
-                rows = [furthest(replace(text, **allowed), epsilon) for epsilon in self.epsilons]
+                certainty, furthest = ("exact", exact) if len(text.probs) == 2 else ("bounded", bounded)
+                rows = [furthest(text, epsilon) for epsilon in self.epsilons]
             attentions, predictions, *numbers, one_token = zip(*rows, strict=True) if rows else [()] * 5
-            probs, count = np.zeros((len(rows), len(text.probs)), np.float32), len(rows)
-            probs[:, possible] = np.reshape(predictions, (count, possible.sum()))
+            count = len(rows)
+            probs = np.array(predictions, np.float32).reshape(count, len(text.probs))
             attention = np.array(attentions, np.float32).reshape(count, len(text.attention))
             epsilons, jsd, bound = np.array([self.epsilons[:count], *numbers], np.float64)
             values.append((epsilons, attention, probs, jsd, bound, np.array(one_token, np.int32), certainty))
@@ -192,10 +190,7 @@ prediction within epsilon when they have all the weight.
 
 
 def exact(text: Readout, epsilon: float) -> Furthest:
-    """Return the maximum for one class or two."""
-    if len(text.probs) == 1:  # certain whatever the attention: any one is within epsilon
-        free = _Vertices(text.attention, np.zeros(len(text.attention)), 0.0).between(-math.inf, math.inf)
-        return free.attention, np.ones(1), free.jsd, free.jsd, free.one_token
+    """Return the maximum for two classes."""
     vertices = _Vertices(text.attention, text.values[:, 1] - text.values[:, 0], text.bias[1] - text.bias[0])
     jsd, attention, log_odds, one_token = vertices.furthest(epsilon)
     return attention, softmax(np.array([0.0, log_odds])), jsd, jsd, one_token

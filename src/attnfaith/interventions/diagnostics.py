@@ -245,8 +245,7 @@ class TokenLogits(Measure):
     """The logits of each token if it had all the attention: with these a page can try any other attention itself.
 
     The logits under any attention a over the text's tokens are sum_t a_t token_logits_t + bias. token_logits_t = W h_t,
-    states h held fixed. What a second text that the decoder reads adds, such as a question, is in the bias. NaN of classes
-    that an answer mask bars.
+    states h held fixed. What a second text that the decoder reads adds, such as a question, is in the bias.
     """
 
     name, needs = "token_logits", frozenset({"affine read-out"})
@@ -257,5 +256,5 @@ class TokenLogits(Measure):
 
     def __call__(self, subject, batch) -> dict[str, list]:
         texts = read_out(subject, batch)
-        rows = [[np.where(text.answers, values, np.nan) for values in (text.values, text.bias)] for text in texts]
-        return self.in_columns(subject, [[values.astype(np.float32) for values in row] for row in rows])
+        rows = [[values.astype(np.float32) for values in (text.values, text.bias)] for text in texts]
+        return self.in_columns(subject, rows)

@@ -109,8 +109,7 @@ class Identifiability(Measure):
         other = alternatives(values.cpu().numpy(), weights, **options)
         both = torch.from_numpy(np.stack([weights / weights.sum(), other.attention]))
         logits = under(subject, batch, [row])(both[None])[0].double()
-        # a barred class stays at -inf
-        return weights, other, float((logits[1] - logits[0]).abs().nan_to_num(0.0).amax())
+        return weights, other, float((logits[1] - logits[0]).abs().amax())
 
     def _of_heads(self, subject, batch: Batch, number: int) -> tuple[np.ndarray, Alternatives, float]:
         """The same of a text that is read without padding."""

@@ -153,15 +153,13 @@ Read = Callable[[torch.Tensor], torch.Tensor]
 @dataclass(frozen=True)
 class Readout:
     """One instance, over its attendable tokens, in float64: attention (T,), summing to 1; values (T,C) and bias (C,), None
-    where logits are not affine; probs (C,), the prediction; answers (C,) bool, classes that the instance may be given.
-    reader gives the logits of the instance alone.
+    where logits are not affine; probs (C,), the prediction. reader gives the logits of the instance alone.
     """
 
     attention: np.ndarray
     values: np.ndarray | None
     bias: np.ndarray | None
     probs: np.ndarray
-    answers: np.ndarray
     reader: Callable[[], Read] | None = None
 
     @torch.no_grad()
@@ -179,7 +177,7 @@ class Readout:
         """How much logits may differ that are equal; 0 where a model is asked."""
         if self.values is None:
             return 0.0
-        return TIE * max(1.0, np.ptp((self.values + self.bias)[:, self.answers], axis=1).max(initial=0.0))
+        return TIE * max(1.0, np.ptp(self.values + self.bias, axis=1).max(initial=0.0))
 
     def decide(self, probs: np.ndarray) -> np.ndarray:
         """Return the most probable class (K,) of probabilities (K,C); of equal ones the lower."""
@@ -203,13 +201,11 @@ def read_out(subject: Subject, batch: Batch) -> list[Readout]:
     else:
         values = biases = [None] * len(mask)
         probs = whole_logits(subject, batch).double().softmax(-1).cpu().numpy()
-    answers = batch.get("answer_mask")
-    answers = np.ones(probs.shape, bool) if answers is None else answers.bool().cpu().numpy()
     texts = []
     for row, inside in enumerate(mask):
         value, reader = values[row], cache(partial(under, subject, batch, [row]))
         value = None if value is None else value[inside]
-        texts.append(Readout(weights[row][inside], value, biases[row], probs[row], answers[row], reader))
+        texts.append(Readout(weights[row][inside], value, biases[row], probs[row], reader))
     return texts
 
 

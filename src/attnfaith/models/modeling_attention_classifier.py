@@ -17,7 +17,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .alignments import ALIGNMENTS
 from .configuration_attention_classifier import AttentionClassifierConfig
-from .decoders import DECODERS, Query, answer_bias, state_of, with_answers
+from .decoders import DECODERS
 from .encoders import ENCODERS, Encoder, SelfAttention, TransformerLayer, take
 from .hierarchy import SentenceReader, item_mask, sentence_items
 from .modeling_common import PaperPreTrainedModel, between_markers, contexts, present_mask, refuse
@@ -40,13 +40,11 @@ class Read(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """The output of the encoder: states (B,T,H), zero on padding and on a second text; mask and query as in `Read`, with
-    masked answers a `Query` of both.
-    """
+    """The output of the encoder: states (B,T,H), zero on padding and on a second text; mask and query as in `Read`."""
 
     hidden: torch.Tensor
     mask: torch.Tensor
-    query: torch.Tensor | Query | None
+    query: torch.Tensor | None
 
 
 @dataclass
@@ -168,12 +166,12 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         """Run the encoder."""
         return Encoded(self.encoder(read.inputs, read.present)[0], read.mask, read.query)
 
-    def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query: torch.Tensor | Query | None = None) -> torch.Tensor:
+    def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query: torch.Tensor | None = None) -> torch.Tensor:
         """Stage 2: states (B,T,H) and attendable mask (B,T) to attention (B,T); with K masks (B,K,T) to (B,K,T).
 
         At least float32; each row sums to 1, or is all 0 where the mask allows nothing.
         """
-        scores = self.alignment(hidden, state_of(query))
+        scores = self.alignment(hidden, query)
         return project(scores.unsqueeze(1).expand_as(mask) if mask.dim() == 3 else scores, mask, self.config)
 
     @capture_outputs(tie_last_hidden_states=False)
@@ -214,40 +212,28 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         self.removal_renormalises = config.projection in ("softmax", "uniform")
         self.post_init()
 
+    encode = property(lambda self: self.model.encode)
     attend = property(lambda self: self.model.attend)
     items = property(lambda self: self.model.items)
     attendable = property(lambda self: self.model.attendable)
 
-    def encode(self, *text, answer_mask: torch.Tensor | None = None, **named) -> Encoded:
-        """Stage 1, see `AttentionClassifierModel.encode`. answer_mask (B,C): the classes that each instance may have, None
-        for all; the others get probability 0.
-        """
-        encoded = self.model.encode(*text, **named)
-        return encoded._replace(query=with_answers(encoded.query, answer_mask, self.num_labels))
-
-    def decode(self, hidden: torch.Tensor, attention: torch.Tensor, query: torch.Tensor | Query | None = None):
+    def decode(self, hidden: torch.Tensor, attention: torch.Tensor, query: torch.Tensor | None = None):
         """Stage 3: states (B,T,H) and attention (B,T) to logits (B,C); with attentions (B,K,T) to (B,K,C)."""
         if attention.dim() == 3 and self.decoder.affine:  # states are projected to classes once, not K times
             weight, bias = self.decoder_weights(query)
             return contexts(hidden @ weight.t(), attention) + bias.reshape(-1, 1, self.num_labels)
         if attention.dim() == 3 and query is not None:
             query = query[:, None]
-        return self.classify(self.dropout(contexts(hidden, attention)), query)
+        return self.decoder(self.dropout(contexts(hidden, attention)), query)
 
-    def classify(self, contexts: torch.Tensor, query: torch.Tensor | Query | None = None) -> torch.Tensor:
-        """End of stage 3: context vectors (...,H) to logits (...,C); the query has their leading dimensions, or 1s."""
-        logits = self.decoder(contexts, state_of(query))
-        return logits + answer_bias(query, logits)
-
-    def decoder_weights(self, query: torch.Tensor | Query | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    def decoder_weights(self, query: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return W (C,H) and b, (C,) or (B,C) with a query: the logits are W c + b for a context vector c. Raises ValueError
         for a decoder that is not affine in the context.
         """
         if not self.decoder.affine:
             raise ValueError(f"readout={self.config.readout!r} is not affine in the context: no W, b exist")
-        layer, state = self.decoder.context, state_of(query)
-        bias = layer.bias if state is None else layer.bias + self.decoder.query(state)
-        return layer.weight, bias + answer_bias(query, bias)
+        layer = self.decoder.context
+        return layer.weight, layer.bias if query is None else layer.bias + self.decoder.query(query)
 
     @can_return_tuple
     def forward(
@@ -258,13 +244,10 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         inputs_embeds=None,
         labels=None,
         items=None,
-        answer_mask=None,
         **kwargs,
     ):
-        """answer_mask (B,C): the classes that each instance may have, see `encode`."""
         outputs = self.model(input_ids, attention_mask, token_type_ids, inputs_embeds, items, **kwargs)
-        query = with_answers(outputs.query_state, answer_mask, self.num_labels)
-        logits = self.decode(outputs.last_hidden_state, outputs.attention, query)
+        logits = self.decode(outputs.last_hidden_state, outputs.attention, outputs.query_state)
         loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         shown = ("attention", "hidden_states", "attentions", "word_attention")
         return AttentionClassifierOutput(loss=loss, logits=logits, **{name: outputs.get(name) for name in shown})

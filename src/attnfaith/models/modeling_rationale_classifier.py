@@ -17,7 +17,7 @@ from transformers.utils import can_return_tuple
 
 from .alignments import ALIGNMENTS
 from .configuration_rationale_classifier import RationaleClassifierConfig
-from .decoders import DECODERS, answer_bias, with_answers
+from .decoders import DECODERS
 from .encoders import ENCODERS, Encoder
 from .modeling_common import PaperPreTrainedModel, between_markers, contexts, present_mask
 from .projections import project
@@ -170,16 +170,15 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
             above = torch.minimum(above, budget_tokens(inside, self.config.budget))
         return hardened(values, inside, above)
 
-    def read(self, embedded: Embedded, gates: torch.Tensor, answer_mask: torch.Tensor | None = None) -> torch.Tensor:
+    def read(self, embedded: Embedded, gates: torch.Tensor) -> torch.Tensor:
         """Stage 2: embedded texts and gates (B,L) to logits (B,C): vectors are multiplied by their gates, and states pooled
-        by them. answer_mask (B,C): the classes that each instance may have.
+        by them.
         """
         vectors, present, inside = embedded
         gates = gates.to(vectors.dtype) * inside
         passing = torch.where(inside, gates, present.to(gates))
         states = self.encoder(vectors * passing.unsqueeze(-1), present)[0]
-        logits = self.decoder(self.dropout(self._pooled(states, gates, inside)), None)
-        return logits + answer_bias(with_answers(None, answer_mask, self.num_labels), logits)
+        return self.decoder(self.dropout(self._pooled(states, gates, inside)))
 
     def _pooled(self, states, gates, inside):
         chosen = (gates > 0) & inside
@@ -192,10 +191,10 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
         return contexts(states, gates / gates.sum(1, keepdim=True).clamp(min=1))
 
     @can_return_tuple
-    def forward(self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None, answer_mask=None, **kwargs):
+    def forward(self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None, **kwargs):
         embedded = self.embed(input_ids, attention_mask, inputs_embeds)
         selection = self.select(embedded)
-        logits = self.read(embedded, selection.gates, answer_mask)
+        logits = self.read(embedded, selection.gates)
         loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         return RationaleClassifierOutput(
             loss=loss,

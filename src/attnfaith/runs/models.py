@@ -20,10 +20,10 @@ from transformers import (
 )
 
 from attnfaith import loading
-from attnfaith.data.sources import ROOT_VARIABLE
+from attnfaith.data.sources import ROOT_VARIABLE, file_digest
 from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.data.tokenization import build_tokenizer
-from attnfaith.data.vectors import file_digest, load_vectors
+from attnfaith.data.vectors import load_vectors
 from attnfaith.models import (
     MODEL_TYPES,
     AttentionClassifierConfig,
@@ -118,7 +118,7 @@ def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
             seed=recipe.seed,
             padding=tokenizer.pad_token_id,
         )
-        fields |= {"embedding_size": vectors.shape[1], "vectors": "pretrained", "vectors_digest": file_digest(path)}
+        fields |= {"embedding_size": vectors.shape[1], "vectors": "pretrained", "vectors_digest": file_digest(path)[:12]}
         print(f"vocabulary entries with a vector in {data.vectors}: {present.sum():,} of {len(present):,}")
     config = model_config(recipe, loaded.entry.pair, **fields)
     model = (AttentionClassifierForSequenceClassification if plain else RationaleClassifierForSequenceClassification)(config)
@@ -169,8 +169,7 @@ def pretrained_facts(recipe: Recipe) -> dict[str, str]:
     name, digest = recipe.model.pretrained, hashlib.sha256()
     with _pretrained(recipe) as folder:
         for path in sorted(folder.glob("model*.safetensors")):
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(bytes.fromhex(file_digest(path)))
     local = Path(name).is_dir()
     return {
         "name": folder.name if folder.is_absolute() and local else name,

@@ -43,7 +43,7 @@ from attnfaith.training.evaluation import LOWER_IS_BETTER, check_selection
 
 
 PARTS = ("optimizer.pt", "scheduler.pt", "config.json", "model*.safetensors", "rng_state*.pth")  # of a whole checkpoint
-COLUMNS = ("input_ids", "token_type_ids", "candidates", "labels", "length", "base_attention", "base_probs")
+COLUMNS = ("input_ids", "token_type_ids", "labels", "length", "base_attention", "base_probs")
 
 
 def trainer_class(recipe: Recipe) -> type[BaseTrainer]:

@@ -29,9 +29,9 @@ class PackageSubject(ModelSubject):
     unknown_token_id = property(attrgetter("config.unk_token_id"))
 
     def collate(self, rows: Sequence[Mapping]) -> Batch:
-        names = ("input_ids", *POSITION_COLUMNS, "candidates")
+        names = ("input_ids", *POSITION_COLUMNS)
         features = [{name: row[name] for name in names if row.get(name) is not None} for row in rows]
-        batch = pad_batch(features, self.pad_token_id, self.num_labels)
+        batch = pad_batch(features, self.pad_token_id)
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
         return Batch.of(batch, self)
 
@@ -55,7 +55,7 @@ class PackageSubject(ModelSubject):
 
     def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
         """A sentence without words is gone; a selector reads what is left anew."""
-        rest = {name: batch[name] for name in ("answer_mask", "instance_id", "label") if name in batch}
+        rest = {name: batch[name] for name in ("instance_id", "label") if name in batch}
         return Batch.of({**keep_positions(batch, stays, self.pad_token_id or 0), **rest}, self)
 
     def attention_products(self, batch: Batch, explain) -> torch.Tensor:
@@ -145,7 +145,7 @@ class Pooled(PackageSubject):
 
         Where embeddings (B,L,E) are given they are read instead, with gradients, and nothing is kept.
         """
-        text = text_of(batch) | {"answer_mask": batch.get("answer_mask")}
+        text = text_of(batch)
         if embedded is not None:
             text |= {"input_ids": None, "inputs_embeds": embedded, "items": self.items(batch)}
             return self.classifier.encode(**text)

@@ -84,7 +84,7 @@ class Rationales(PackageSubject):
             return self.read_selected(batch, self.selected(batch))
         texts = self._embedded(batch, embedded)
         gates = self.selected(batch) if hold else self.model.select(texts).selected
-        return self.model.read(texts, gates.to(embedded.dtype), batch.get("answer_mask"))
+        return self.model.read(texts, gates.to(embedded.dtype))
 
     def selection(self, batch: Batch) -> torch.Tensor:
         """(B,T) in float64, 0..1: the gate of each token at test time before it is made hard; kept in the batch.
@@ -119,7 +119,7 @@ class Rationales(PackageSubject):
         """
         gates = selected.to(self.vocabulary().dtype)
         if gates.dim() == 2:
-            return self.model.read(self._embedded(batch), gates, batch.get("answer_mask"))
+            return self.model.read(self._embedded(batch), gates)
         count, length = gates.shape[1:]
         owner = torch.arange(len(gates), device=gates.device).repeat_interleave(count)
         size = max(1, READ_AT_ONCE // length)

@@ -67,7 +67,7 @@ class AttentionTrainer(BaseTrainer):
             getattr(kwargs.get("processing_class"), "pad_token_id", 0),
             getattr(model.config, "hierarchy", "none"),
         )
-        collator = partial(collate, pad_token_id=padding, hierarchy=hierarchy, num_labels=model.config.num_labels)
+        collator = partial(collate, pad_token_id=padding, hierarchy=hierarchy)
         scores = partial(evaluation_scores, names=self.score_names)
         data = {"train_dataset": train_dataset, "eval_dataset": eval_dataset}
         super().__init__(model, args, **data, data_collator=collator, compute_metrics=scores, **kwargs)
@@ -233,9 +233,9 @@ def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) 
     return {**inputs, **keep_positions(text | marks, stays, model.config.pad_token_id or 0)}
 
 
-def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none", num_labels: int | None = None) -> dict:
+def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none") -> dict:
     """Batch rows by `pad_batch`, with base_attention, in the shape of the model's attention, and base_probs (B,C)."""
-    batch = pad_batch(rows, pad_token_id, num_labels)
+    batch = pad_batch(rows, pad_token_id)
     if "base_attention" in rows[0]:
         weights, start = [row["base_attention"] for row in rows], int(hierarchy == "none")  # behind a marker, or not
         length = batch["input_ids"].shape[1] if start else max(1, *map(len, weights))
