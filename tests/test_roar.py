@@ -64,7 +64,7 @@ def test_measures_that_know_the_evidence_cost_more(tiny_recipe, tmp_path, monkey
     removed.clear()
     assert cli.main(words) == 0
     assert pd.read_csv(tmp_path / "signed" / roar.ROWS)["measure"].tolist() == ["none", "random", "lrp", "absolute_lrp"]
-    signed, sizes = removed[3], removed[6]  # of the training split, which is changed first
+    signed, sizes = removed[6], removed[9]  # of the training split, which is changed first
     assert all(np.array_equal(sizes[name], np.abs(values)) for name, values in signed.items())
 
 

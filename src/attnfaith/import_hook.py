@@ -6,8 +6,8 @@ transformers has no entry points for models, evaluate has none for metrics, and 
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
-from importlib.util import find_spec
 
 
 def when_imported(module_name: str, callback: Callable[[], object]) -> None:
@@ -18,26 +18,24 @@ def when_imported(module_name: str, callback: Callable[[], object]) -> None:
         sys.meta_path.insert(0, _Finder(module_name, callback))
 
 
+@dataclass(eq=False)
 class _Finder(MetaPathFinder):
     """Finds the module as the finders behind it do, and has its loader call back."""
 
-    def __init__(self, module_name: str, callback: Callable[[], object]):
-        self.module_name, self.callback, self.searching = module_name, callback, False
+    module_name: str
+    callback: Callable[[], object]
 
     def find_spec(self, fullname, path=None, target=None):
-        if fullname != self.module_name or self.searching:
+        if fullname != self.module_name:
             return None
-        self.searching = True
-        try:
-            spec = find_spec(fullname)
-        finally:
-            self.searching = False
-        if spec is not None and spec.loader is not None:
+        behind = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in behind)), None)
+        if spec is not None:
             execute = spec.loader.exec_module
 
             def exec_module(module):
                 execute(module)
-                sys.meta_path = [finder for finder in sys.meta_path if finder is not self]
+                sys.meta_path.remove(self)
                 self.callback()
 
             spec.loader.exec_module = exec_module

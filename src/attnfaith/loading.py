@@ -31,10 +31,7 @@ FETCHED_FILES = (
 """Files that are fetched from the Hub: no weights but safetensors."""
 UNREADABLE = (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
 """What reading a recipe raises."""
-MODELS = (
-    "a text classifier of transformers or an attention classifier of this package, a pipeline with one, a folder, a run, a "
-    "name on the Hub, or a Subject"
-)
+MODELS = "a classifier or a pipeline of transformers, a folder, a run, a name on the Hub, or a Subject"
 
 
 class ModelError(AttnfaithError):
@@ -85,7 +82,7 @@ def load_subject(
         folder = model_folder(model, revision, code=trust_remote_code)
         name = str(model) if revision is None else f"{model}@{revision}"
         subject = _from_folder.__wrapped__(folder, name, device_of(device), trust_remote_code)
-    return subject if attention is None else _with_attention(subject, attention)
+    return _with_attention(subject, attention)
 
 
 def open_subject(model, *, device=None, attention=None, tokenizer=None) -> "Subject":
@@ -96,8 +93,7 @@ def open_subject(model, *, device=None, attention=None, tokenizer=None) -> "Subj
     files = [file for file in (*folder.iterdir(), *(_run_of(folder) / name for name in (STATE, RECIPE))) if file.is_file()]
     stamps = tuple(sorted((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files))
     key = (stamps, threading.get_ident())  # each thread has its own
-    subject = _from_folder(folder, str(model), device_of(device), False, key)
-    return subject if attention is None else _with_attention(subject, attention)
+    return _with_attention(_from_folder(folder, str(model), device_of(device), False, key), attention)
 
 
 @lru_cache(maxsize=1)
@@ -110,6 +106,39 @@ def _from_folder(folder: Path, name: str, device, trusted: bool, key: tuple = ()
     subject.tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
     subject.origin = Origin(name, training)
     return subject
+
+
+def _from_object(model, tokenizer, device) -> "Subject":
+    from attnfaith.subjects import Pooled, sequence_subject, subject_of, unwrapped
+    from attnfaith.subjects.translator import SequenceSubject, is_sequence_model
+
+    if hasattr(model, "model") and hasattr(model, "tokenizer") and not hasattr(model, "capabilities"):  # a pipeline
+        model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
+    elif model is None or isinstance(model, type | int | float | Mapping | list | tuple):
+        raise ModelError(f"model is {excerpt(model)}: give {MODELS}")
+    model = unwrapped(model)
+    if isinstance(model, SequenceSubject) or hasattr(model, "capabilities"):
+        subject = model if isinstance(model, SequenceSubject) else subject_of(model)
+        if tokenizer is not None and isinstance(subject, Pooled):
+            return Pooled(subject.model, load_tokenizer(tokenizer))
+        return subject
+    if device is not None and hasattr(model, "to"):
+        model = model.to(device)
+    subject = sequence_subject(model) if is_sequence_model(model) else subject_of(model)
+    source = str(getattr(model.config, "_name_or_path", "") or "")
+    if tokenizer is None and not source:
+        raise ModelError(f"no tokenizer belongs to this {type(model).__name__}: give tokenizer=…, or the model's folder")
+    subject.tokenizer = load_tokenizer(source if tokenizer is None else tokenizer)
+    subject.origin = Origin(source or type(model).__name__, _training(_run_of(Path(source))) if source else {})
+    return subject
+
+
+def _with_attention(subject: "Subject", attention) -> "Subject":
+    if attention is None:
+        return subject
+    if not hasattr(subject, "shown_by"):
+        raise ModelError(f"attention={excerpt(attention)}: {subject.kind} have one attention only: leave it out")
+    return subject.shown_by(attention)
 
 
 def device_of(device):
@@ -135,39 +164,6 @@ def origin_of(subject: "Subject") -> Origin:
     return getattr(subject, "origin", None) or Origin(getattr(subject, "kind", type(subject).__name__))
 
 
-def _with_attention(subject: "Subject", attention) -> "Subject":
-    if not hasattr(subject, "shown_by"):
-        raise ModelError(f"attention={excerpt(attention)}: {subject.kind} have one attention only: leave it out")
-    return subject.shown_by(attention)
-
-
-def _from_object(model, tokenizer, device) -> "Subject":
-    from attnfaith.subjects import Pooled, sequence_subject, subject_of, unwrapped
-    from attnfaith.subjects.translator import SequenceSubject, is_sequence_model
-
-    if hasattr(model, "model") and hasattr(model, "tokenizer") and not hasattr(model, "capabilities"):  # a pipeline
-        model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
-    elif model is None or isinstance(model, type | int | float | Mapping | list | tuple):
-        raise ModelError(f"model is {excerpt(model)}: give {MODELS}")
-    model = unwrapped(model)
-    if isinstance(model, SequenceSubject) or hasattr(model, "capabilities"):
-        subject = model if isinstance(model, SequenceSubject) else subject_of(model)
-        if tokenizer is not None and isinstance(subject, Pooled):
-            return Pooled(subject.model, load_tokenizer(tokenizer))
-        return subject
-    if device is not None and hasattr(model, "to"):
-        model = model.to(device)
-    subject = sequence_subject(model) if is_sequence_model(model) else subject_of(model)
-    source = str(getattr(model.config, "_name_or_path", "") or "")
-    if tokenizer is None and not source:
-        raise ModelError(
-            f"no tokenizer belongs to this {type(model).__name__}: give tokenizer=…, or the folder of the model"
-        )
-    subject.tokenizer = load_tokenizer(source if tokenizer is None else tokenizer)
-    subject.origin = Origin(source or type(model).__name__, _training(_run_of(Path(source))) if source else {})
-    return subject
-
-
 # ------------------------------------------------------------------------------------------------ folders and names
 
 
@@ -178,7 +174,15 @@ def model_folder(model: str | os.PathLike, revision: str | None = None, *, code:
     """
     path = Path(model)
     if not os.path.exists(model):
-        path = _fetched(str(model), revision, code)
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+        try:
+            files = [*FETCHED_FILES, *(["*.py"] if code else [])]
+            path = Path(snapshot_download(str(model), revision=revision, allow_patterns=files))
+        except (HFValidationError, HfHubHTTPError, OSError) as error:
+            reason = why_unreadable(error, str(model))
+            raise ModelError(f"no model {excerpt(str(model))}: no such folder is here, and on the Hub {reason}") from error
     elif revision is not None:
         raise ModelError(f"revision={excerpt(revision)}: {path} is on this machine and has none; leave it out")
     for folder in (path, path / MODEL):
@@ -193,19 +197,6 @@ def model_folder(model: str | os.PathLike, revision: str | None = None, *, code:
 def _run_of(folder: Path) -> Path:
     """The folder of the run that a checkpoint may belong to."""
     return folder.parent if folder.name == MODEL else folder
-
-
-def _fetched(name: str, revision: str | None, code: bool) -> Path:
-    """The files of a model on the Hub, as huggingface_hub caches them."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-    try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=[*FETCHED_FILES, *(["*.py"] if code else [])]))
-    except (HFValidationError, HfHubHTTPError, OSError) as error:
-        raise ModelError(
-            f"no model {excerpt(name)}: no such folder is here, and on the Hub {why_unreadable(error, name)}"
-        ) from error
 
 
 def is_repository(name: str | Path) -> bool:
@@ -234,26 +225,25 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
     trust_remote_code), and files that cannot be loaded.
     """
     import torch
-    from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+    from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
     from transformers.utils import logging
 
     from attnfaith.models import MODEL_TYPES
 
     config = read_object(folder / CHECKPOINT[0])
-    kind = config.get("model_type")
-    if kind in MODEL_TYPES:
+    ours, sequences = config.get("model_type") in MODEL_TYPES, translates(config)
+    if ours:
         check_complete(folder)
-    elif not translates(config) and "ForSequenceClassification" not in str(config.get("architectures")):
+    elif not sequences and "ForSequenceClassification" not in str(config.get("architectures")):
         raise ModelError(
-            f"{folder} holds {config.get('architectures') or kind}, no …ForSequenceClassification: fine-tune it first, "
-            "loaded with AutoModelForSequenceClassification"
+            f"{folder} holds {config.get('architectures') or config.get('model_type')}, no …ForSequenceClassification: "
+            "fine-tune it first, loaded with AutoModelForSequenceClassification"
         )
-    ours = kind in CONFIG_MAPPING and CONFIG_MAPPING[kind].__module__.startswith("attnfaith.")
-    auto = AutoModelForSeq2SeqLM if translates(config) else AutoModelForSequenceClassification
     options |= {"trust_remote_code": trust_remote_code and not ours, "output_loading_info": True}
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # loading takes no time
     try:
+        auto = AutoModelForSeq2SeqLM if sequences else AutoModelForSequenceClassification
         model, loading = auto.from_pretrained(folder, **options, use_safetensors=True, dtype=torch.float32)
     except Exception as error:  # transformers and safetensors raise many kinds
         raise ModelError(
@@ -294,10 +284,7 @@ def load_tokenizer(source, *, trust_remote_code: bool = False):
         reason = excerpt(error, 200) if here else f"no such folder is here, and {why_unreadable(error, str(source))}"
         raise ModelError(f"{refused}: {reason}") from error
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):  # transformers makes an empty one without files
-        raise ModelError(
-            f"{refused}: neither tokenizer.json nor a vocabulary is there. Give tokenizer=… beside the model as an object, "
-            "or put it there: tokenizer.save_pretrained(folder)"
-        )
+        raise ModelError(f"{refused}: it has no vocabulary. Put one there with tokenizer.save_pretrained(folder)")
     return tokenizer
 
 

@@ -11,11 +11,11 @@ are compared and do not count. A result agrees exactly, within its tolerance, or
 * sizes, vocabulary, epochs, tokens and labels: none.
 """
 
-import dataclasses
 import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,8 +27,8 @@ import pyarrow.compute as pc
 from attnfaith import recipes, record, runs
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.measurement.registry import find, names
-from attnfaith.recipes import Recipe
 from attnfaith.record.lookup import find_record, run_on_hub
+from attnfaith.stats import mean
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
 from attnfaith.support.escaping import csv_frame
 from attnfaith.support.files import write_atomically
@@ -40,6 +40,7 @@ NUMBERS = ("dataset", "sizes", "truncated", "vocabulary", "tokenizer", "pretrain
 """The keys of run.json that the recipe decides; not seconds, versions and places."""
 NAMES = ("dataset.name", "dataset.revision", "dataset.about.assumed")  # names of the data on this machine
 TABLE = "reproduction.csv"
+MOST = 20  # results that do not agree, in `describe`
 
 
 class ReproductionError(AttnfaithError):
@@ -94,30 +95,23 @@ def reproduce(
         raise ReproductionError(f"{name} is not complete ({recorded.get('status')!r}): there is nothing to compare")
     recipe = recipes.load(folder / runs.RECIPE, untrusted=not local)
     own = recipe.data.path
-    if data_path is None and own is not None and not local:
-        raise ReproductionError(f"{name} was trained on {excerpt(Path(own).name)}: give it with --data.path")
     if data_path is not None:
         if own is None or Path(own).name != Path(data_path).name:  # instance ids hold it
             raise ReproductionError(f"--data.path {excerpt(data_path)}: {name} was trained on {excerpt(own)}")
-        recipe = dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, path=data_path))
-    table = find_record(source).load()
-    _check_texts(recipe, recorded, name)
+        recipe = replace(recipe, data=replace(recipe.data, path=data_path))
+    elif own is not None and not local:
+        raise ReproductionError(f"{name} was trained on {excerpt(Path(own).name)}: give it with --data.path")
+    table, loaded = find_record(source).load(), runs.load_data(recipe)
+    digests = recorded.get("texts") or {}
+    other = [split for split, digest in digests.items() if digest != fingerprint(loaded.splits[split])]
+    if other:
+        theirs, here = (recorded.get("dataset") or {}).get("revision", "unknown"), f"{loaded.entry.name} ({loaded.revision})"
+        raise ReproductionError(f"{name} was trained on other texts than {here} has in {', '.join(other)}: get {theirs}")
     folder = Path(output) if output is not None else Path("runs") / "reproduced" / name
-    runs.run(dataclasses.replace(recipe, output_dir=str(folder)), resume=True)
-    state = runs.read_state(folder)
-    rows = [*compare_numbers(recorded, state), *compare_records(table, record.load(folder / runs.RECORD))]
+    runs.run(replace(recipe, output_dir=str(folder)), resume=True)
+    rows = [*compare_numbers(recorded, runs.read_state(folder)), *compare_records(table, record.load(folder / runs.RECORD))]
     write_atomically(folder / TABLE, csv_frame(pd.DataFrame(rows, dtype=object), undefined="nan"))
     return Reproduction(folder, rows)
-
-
-def _check_texts(recipe: Recipe, recorded: Mapping, name: str) -> None:
-    """Raise ReproductionError where the texts differ from those of the source, under whatever name of the data set."""
-    fingerprints, loaded = recorded.get("texts") or {}, runs.load_data(recipe)
-    other = [split for split in fingerprints if fingerprints[split] != fingerprint(loaded.splits[split])]
-    if other:
-        revision = (recorded.get("dataset") or {}).get("revision", "unknown")
-        here = f"{loaded.entry.name} ({loaded.revision})"
-        raise ReproductionError(f"{name} was trained on other texts than {here} has in {', '.join(other)}: get {revision}")
 
 
 # ------------------------------------------------------------------------------------------------ comparing
@@ -125,31 +119,27 @@ def _check_texts(recipe: Recipe, recorded: Mapping, name: str) -> None:
 
 def compare_numbers(recorded: Mapping, now: Mapping) -> Iterator[Compared]:
     """Compare the numbers of two run.json that a recipe decides, by their dotted names."""
-    old, new = (dict(_flat({name: run[name] for name in NUMBERS if name in run})) for run in (recorded, now))
+    old, new = (dict(_leaves({name: run[name] for name in NUMBERS if name in run})) for run in (recorded, now))
     loss = str(old.get("best.metric")).endswith(("loss", "objective"))
-    for name, value in old.items():
-        number = isinstance(value, int | float) and isinstance(new.get(name), int | float)
-        if name in NAMES:
-            continue
-        if not number:  # None is an undefined number
-            same = name in new and new[name] == value
-            yield Compared(name, value, new.get(name, "missing"), 0.0 if same else math.nan, 0.0, EXACTLY if same else NOT)
-            continue
-        allowed = 0.0
-        if name == "best.value" and not loss:
-            allowed = 0.01
-        elif name == "best.value" or (name.startswith("translation.") and isinstance(value, float)):
-            allowed = max(ROUNDING, 0.05 * abs(value))
-        difference = abs(value - new[name])
-        yield Compared(name, value, new[name], difference, allowed, _agreement(difference, allowed))
+    for name in [name for name in old if name not in NAMES]:
+        value, other = old[name], new.get(name, "missing")
+        if isinstance(value, int | float) and isinstance(other, int | float):
+            tolerance = 0.0
+            if name == "best.value" and not loss:
+                tolerance = 0.01
+            elif name == "best.value" or (name.startswith("translation.") and isinstance(value, float)):
+                tolerance = max(ROUNDING, 0.05 * abs(value))
+            difference = abs(value - other)
+            yield Compared(name, value, other, difference, tolerance, _agreement(difference, tolerance))
+        else:  # None is an undefined number
+            difference = 0.0 if value == other else math.nan
+            yield Compared(name, value, other, difference, 0.0, _agreement(difference, 0.0))
 
 
-def _flat(tree: Mapping, prefix: str = "") -> Iterator[tuple[str, object]]:
+def _leaves(tree, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """The innermost values of nested dictionaries with their dotted names."""
     for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+        yield from _leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(f"{prefix}{key}", value)]
 
 
 def _agreement(difference: float, tolerance: float) -> str:
@@ -163,22 +153,22 @@ def compare_records(recorded: pa.Table, now: pa.Table) -> Iterator[Compared]:
     ids = [table.column("instance_id").combine_chunks() for table in (recorded, now)]
     places = pc.index_in(*ids)
     other = 2 * places.null_count + len(ids[1]) - len(ids[0])  # missing now, or new
-    yield Compared("record: texts", *map(len, ids), float(other), 0.0, NOT if other else EXACTLY)
-    settings = record.settings(recorded)
+    yield Compared("record: texts", *map(len, ids), float(other), 0.0, _agreement(other, 0.0))
     weights = [next(iter(record.settings(table)), {}).get("model") for table in (recorded, now)]
     same = EXACTLY if weights[0] == weights[1] else REPORTED
     yield Compared("record: weights (SHA-256)", *weights, math.nan, math.nan, same)
     reads = "pairs" if record.of_sequences(recorded) else "texts"
     declared = {**record.common_columns(recorded.column_names), **record.OPTIONAL_COLUMNS}
-    for name in sorted({name for part in settings for name in part.get("producers", ())} & {*names(reads)}):
+    producers = {name for part in record.settings(recorded) for name in part.get("producers", ())}
+    for name in sorted(producers & {*names(reads)}):
         declared |= find(name, reads).columns
     recorded, aligned = recorded.filter(places.is_valid()), now.take(places.drop_null())
-    for name in (name for name in recorded.column_names if name not in ("instance_id", *record.IDENTITY_COLUMNS)):
-        if name not in now.column_names:
-            yield Compared(f"record: {name}", "there", "missing", math.nan, math.nan, NOT)
-        else:
+    for name in [name for name in recorded.column_names if name not in ("instance_id", *record.IDENTITY_COLUMNS)]:
+        if name in now.column_names:
             columns = [table.column(name).combine_chunks() for table in (recorded, aligned)]
             yield compare_column(f"record: {name}", *columns, declared.get(name, record.Column()).tolerance)
+        else:
+            yield Compared(f"record: {name}", "there", "missing", math.nan, math.nan, NOT)
 
 
 def compare_column(name: str, recorded: pa.Array, now: pa.Array, tolerance: float) -> Compared:
@@ -188,37 +178,36 @@ def compare_column(name: str, recorded: pa.Array, now: pa.Array, tolerance: floa
     kind = recorded.type
     while pa.types.is_list(kind):
         kind = kind.value_type
-    pairs = list(zip(recorded.to_pylist(), now.to_pylist(), strict=True))
     if not pa.types.is_floating(kind):
-        share = float(np.mean([old != new for old, new in pairs])) if pairs else 0.0
+        other = [old != new for old, new in zip(recorded.to_pylist(), now.to_pylist(), strict=True)]
+        share = float(np.mean(other)) if other else 0.0
         return Compared(name, "", "", share, tolerance, _agreement(share, tolerance))
-    rows = [[np.array([*_leaves(part)], np.float64) for part in pair] for pair in pairs]
-    like = [(old, new) for old, new in rows if old.shape == new.shape and (np.isnan(old) == np.isnan(new)).all()]
-    like = [(old[~np.isnan(old)], new[~np.isnan(old)]) for old, new in like]
+    pairs = list(zip(map(_innermost, recorded.to_pylist()), map(_innermost, now.to_pylist()), strict=True))
+    like = [(old, new) for old, new in pairs if old.shape == new.shape and (np.isnan(old) == np.isnan(new)).all()]
+    others = 1 - len(like) / max(1, len(pairs))
     with np.errstate(invalid="ignore"):  # of two infinite values
-        apart = [np.where(old == new, 0.0, np.abs(old - new)).mean() for old, new in like if len(old)]
-    difference = float(np.mean(apart)) if apart else 0.0
-    finite = [np.concatenate([values[np.isfinite(values)] for values in side]) for side in zip(*like, strict=True)]
-    means = [float(values.mean()) if len(values) else math.nan for values in finite or [[], []]]
-    spread = float(np.abs(finite[0] - means[0]).mean()) if finite and len(finite[0]) else 0.0
-    allowed = max(ROUNDING, tolerance * spread) if tolerance else 0.0
-    agreement, others = _agreement(difference, allowed), 1 - len(like) / max(1, len(pairs))
-    if pairs and others > tolerance:
+        gaps = [np.where(old == new, 0.0, np.abs(old - new)) for old, new in like if not np.isnan(old).all()]
+    difference = float(np.mean([np.nanmean(gap) for gap in gaps])) if gaps else 0.0
+    sides = [np.concatenate([np.zeros(0), *(pair[place] for pair in like)]) for place in (0, 1)]
+    finite = [values[np.isfinite(values)] for values in sides]
+    means = [mean(values) for values in finite]
+    allowed = max(ROUNDING, tolerance * mean(np.abs(finite[0] - means[0]))) if tolerance else 0.0
+    agreement = _agreement(difference, allowed)
+    if others > tolerance:
         agreement, difference = NOT, math.nan
-    elif pairs and others and agreement == EXACTLY:
+    elif others and agreement == EXACTLY:
         agreement = WITHIN
     return Compared(name, *means, difference, allowed, agreement)
 
 
-def _leaves(value) -> Iterator:
-    """The innermost values of nested lists."""
-    for item in value if isinstance(value, list) else ():
-        yield from _leaves(item)
-    if not isinstance(value, list):
-        yield value
+def _innermost(row) -> np.ndarray:
+    """The innermost numbers of nested lists, float64; None as NaN."""
+    while isinstance(row, list) and any(isinstance(item, list) for item in row):
+        row = [inner for item in row for inner in (item if isinstance(item, list) else [item])]
+    return np.array(row, np.float64)
 
 
-def describe(result: Reproduction, most: int = 20) -> str:
+def describe(result: Reproduction) -> str:
     """Return the counts and, largest first, the results that do not agree, as a text for a terminal."""
     counts = Counter(row.agreement for row in result.rows)
     lines = [
@@ -227,10 +216,10 @@ def describe(result: Reproduction, most: int = 20) -> str:
     ]
     apart = [row for row in result.rows if row.agreement == NOT]
     sizes = {row: row.difference / row.tolerance if row.tolerance and row.difference >= 0 else math.inf for row in apart}
-    for row in sorted(apart, key=sizes.get, reverse=True)[:most]:
+    for row in sorted(apart, key=sizes.get, reverse=True)[:MOST]:
         size = "" if math.isnan(row.difference) else f" (difference {row.difference:.3g}, tolerance {row.tolerance:.3g})"
         lines.append(f"  not: {row.name}: {excerpt(row.recorded, 40)} recorded, {excerpt(row.now, 40)} now{size}")
-    lines += [f"  and {len(apart) - most} more"] if len(apart) > most else []
+    lines += [f"  and {len(apart) - MOST} more"] if len(apart) > MOST else []
     if counts[REPORTED]:
         lines.append("the weights are not the same bit for bit, which does not count: other machines round differently")
     return "\n".join([*lines, f"all results: {result.folder / TABLE}"])

@@ -17,8 +17,8 @@ roar_summary.csv. Stopped and called again, it goes on with the models that are 
 Source: Hooker et al. 2019; on words and with a summary over shares, Madsen et al. 2022; leakage: Rong et al. 2022.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -62,7 +62,7 @@ def roar(
     if not (run / runs.MODEL).is_dir():
         raise RecipeError(f"{run} holds no trained model ({runs.MODEL}/); train first")
     recipe = recipes.load(run / runs.RECIPE)
-    RationaleErasure(shares=tuple(shares))
+    RationaleErasure(shares=tuple(shares))  # checks them
     names = [name for name in dict.fromkeys(names) if name != RANDOM]
     check(recipe, names)
     model, tokenizer, loaded = runs.load_model(run), runs.load_tokenizer(run), runs.load_data(recipe)
@@ -71,21 +71,17 @@ def roar(
     path, cell = output / ROWS, {"dataset": loaded.entry.name}
     cell |= {name: getattr(recipe.model, name) for name in ("encoder", "alignment", "projection")}
     done = pd.read_csv(path, keep_default_na=False) if path.exists() else pd.DataFrame(columns=KEYS)
-    wanted = []
-    for seed in [recipe.seed] if seeds is None else seeds:
-        wanted.append((NOTHING, 0.0, seed))
-        wanted += [(name, share, seed) for share in shares for name in (RANDOM, *scores["train"])]
     ready = set(done[KEYS].itertuples(index=False, name=None))
-    for name, share, seed in (key for key in wanted if key not in ready):
-        splits = encoded
-        if name != NOTHING:
+    for seed in [recipe.seed] if seeds is None else seeds:
+        keys = [(NOTHING, 0.0, seed), *((name, share, seed) for share in shares for name in (RANDOM, *scores["train"]))]
+        for name, share, _ in [key for key in keys if key not in ready]:
             where = {"share": share, "unknown": tokenizer.unk_token_id, "start": int(model.config.markers), "seed": seed}
             splits = {split: without(rows, scores[split].get(name), **where) for split, rows in encoded.items()}
-        result = _retrain(dataclasses.replace(recipe, seed=seed), loaded, tokenizer, splits)
-        print(f"{name} {share:.0%} seed {seed}: accuracy {result['accuracy']:.3f}", flush=True)
-        row = pd.DataFrame([{**cell, "measure": name, "share": share, "seed": seed, **result}])
-        done = pd.concat([done, row], ignore_index=True)
-        write_atomically(path, done.to_csv(index=False))
+            result = _retrain(replace(recipe, seed=seed), loaded, tokenizer, splits)
+            print(f"{name} {share:.0%} seed {seed}: accuracy {result['accuracy']:.3f}", flush=True)
+            row = pd.DataFrame([{**cell, "measure": name, "share": share, "seed": seed, **result}])
+            done = pd.concat([done, row], ignore_index=True)
+            write_atomically(path, done.to_csv(index=False))
     write_atomically(output / SUMMARY, summary(done).to_csv(index=False))
     return done
 
@@ -94,11 +90,11 @@ def without(dataset, scores: Mapping[str, np.ndarray] | None, share: float, unkn
     """Return an encoded data set whose ceil(share T) first words by scores, of T in each text, are the unknown word.
 
     scores: instance id -> [T]; None takes words at random, others with each seed. Equal scores go in random order. start:
-    where the first word stands, behind a begin marker or not. A text without words stays as it is.
+    where the first word stands, behind a begin marker or not. A text without words stays as it is, and all with share 0.
     """
 
     def changed(row):
-        if not (length := len(row["tokens"])):
+        if not (length := len(row["tokens"])) or share == 0:
             return {"input_ids": row["input_ids"]}
         random = generator(seed, row["instance_id"], "roar")
         values = random.random(length) if scores is None else scores[row["instance_id"]]
@@ -155,7 +151,7 @@ def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path
 def _retrain(recipe: Recipe, loaded, tokenizer, splits: Mapping) -> dict[str, float]:
     """Train a fresh model of the recipe on encoded splits; its scores on the test split."""
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        recipe = dataclasses.replace(recipe, output_dir=folder)
+        recipe = replace(recipe, output_dir=folder)
         set_seed(recipe.seed)
         model = runs.make_model(recipe, loaded, tokenizer)
         trainer = make_trainer(recipe, model, tokenizer, splits, runs.training_arguments(recipe))

@@ -10,7 +10,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -33,12 +32,12 @@ MOST_TOKENS = 256  # of a text that is measured: leave-one-out reads it once for
 MOST_EDITS = 64  # edited texts at once
 MOST_CLASSES = 8  # columns of a table of predictions
 MOST_RECORDS = 16  # kept for the next question on the same text
-MOST_FILES = 50  # of records to be fetched
+TITLE = "Does attention explain this prediction?"
 EXAMPLE = "a moving and brilliant portrait of a family that never feels long"
 HEAD = (
-    "# Does attention explain this prediction?\nOne sentence, one model: every measure beside attention, what the model "
-    "would answer under other weights, and its predictions for other words. A single text is an illustration; whether "
-    "attention explains a model takes many: `attnfaith measure`."
+    f"# {TITLE}\nOne sentence, one model: every measure beside attention, what the model would answer under other weights, "
+    "and its predictions for other words. A single text is an illustration; whether attention explains a model takes many: "
+    "`attnfaith measure`."
 )
 CSS = ".space-frame { width: 100%; height: 85vh; min-height: 30rem; border: 1px solid #8886; background: #fff; }"
 
@@ -78,9 +77,7 @@ class Service:
     def _measure(self, model: str, text: str) -> Record:
         subject = open_subject(model)
         if isinstance(subject, SequenceSubject):
-            raise AttnfaithError(
-                "this is a model from sequences to sequences, and this page takes classifiers: attnfaith view MODEL"
-            )
+            raise AttnfaithError("this page takes classifiers: `attnfaith view` shows a model from sequences to sequences")
         count = len(subject.rows(read_texts([text], name="typed").dataset)[0]["tokens"])
         if not 0 < count <= MOST_TOKENS:
             raise AttnfaithError(f"the model reads {count} tokens in this text: this page takes 1 to {MOST_TOKENS}")
@@ -90,7 +87,7 @@ class Service:
         """Return the probabilities of the text and of each line of `edits`, a row each; of many classes the MOST_CLASSES
         that are most probable anywhere. TVD: total variation distance from the text's own prediction, 0..1.
         """
-        lines = [checked(line) for line in (edits if isinstance(edits, str) else "").splitlines() if line.strip()]
+        lines = [checked(line) for line in str(edits or "").splitlines() if line.strip()]
         if not 0 < len(lines) <= MOST_EDITS:
             raise AttnfaithError(f"{len(lines)} edited texts: this page reads 1 to {MOST_EDITS}, one on each line")
         model, texts = self.model(name), [checked(text), *lines]
@@ -99,14 +96,11 @@ class Service:
         probs, decisions = cell.probs.astype(np.float64), cell.predicted
         names = [name_class(str(number), cell.class_names) for number in range(probs.shape[1])]
         shown = sorted(np.argsort(-probs.max(0), kind="stable")[:MOST_CLASSES])
-        return pd.DataFrame(
-            {
-                "text": texts,
-                **{names[number]: probs[:, number].round(3) for number in shown},
-                "TVD": (np.abs(probs - probs[0]).sum(1) / 2).round(3),
-                "decision": [f"{names[number]}{'' if number == decisions[0] else ' (flips)'}" for number in decisions],
-            }
-        )
+        table = pd.DataFrame(probs[:, shown].round(3), columns=[names[number] for number in shown])
+        table.insert(0, "text", texts)
+        table["TVD"] = (np.abs(probs - probs[0]).sum(1) / 2).round(3)
+        table["decision"] = [f"{names[number]}{'' if number == decisions[0] else ' (flips)'}" for number in decisions]
+        return table
 
 
 def checked(text: object) -> str:
@@ -135,8 +129,7 @@ def framed(record: Record) -> str:
     """Return the report's page of a record, without figures, in a frame whose scripts reach neither this page nor its
     origin, cookies or windows.
     """
-    title = "Does attention explain this prediction?"
-    page = render_page(record.cells, sections.frames(record.cells), [()], title=title, facts={}, n_examples=1)
+    page = render_page(record.cells, sections.frames(record.cells), [()], title=TITLE, facts={}, n_examples=1)
     return f'<iframe class="space-frame" title="Report" sandbox="allow-scripts" srcdoc="{html(page)}"></iframe>'
 
 
@@ -145,7 +138,7 @@ def build(service: Service):
     require_gradio()
     import gradio
 
-    folder, slots = tempfile.TemporaryDirectory(), cycle(range(MOST_FILES))
+    folder = tempfile.TemporaryDirectory()
 
     def answering(question: Callable) -> Callable:
         """The question with errors as the page shows them; a fault of the package is logged and not shown."""
@@ -163,16 +156,15 @@ def build(service: Service):
 
     def show_record(model, text):
         record = service.record(model, text)
-        path = record.save(Path(folder.name) / f"record-{next(slots)}.parquet")  # gradio serves a copy
+        path = record.save(Path(folder.name) / "record.parquet")  # one question at a time; gradio serves a copy
         return framed(record), gradio.DownloadButton(value=str(path), interactive=True)
 
     names = list(service.offered)
-    with gradio.Blocks(title="Attention, measured", analytics_enabled=False, delete_cache=(3600, 3600)) as page:
+    with gradio.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(3600, 3600)) as page:
         gradio.Markdown(HEAD)
         model = gradio.Dropdown(names, value=names[0], label="model")
-        text = gradio.Textbox(
-            EXAMPLE, label="text", lines=2, max_lines=8, info=f"at most {MOST_LETTERS:,} letters and {MOST_TOKENS} tokens"
-        )
+        limits = f"at most {MOST_LETTERS:,} letters and {MOST_TOKENS} tokens"
+        text = gradio.Textbox(EXAMPLE, label="text", lines=2, max_lines=8, info=limits)
         with gradio.Tab("Measures"):
             with gradio.Row():
                 ask = gradio.Button("Measure", variant="primary")

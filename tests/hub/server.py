@@ -188,6 +188,11 @@ class HubServer(ThreadingHTTPServer):
         environment |= {f"HF_HUB_DISABLE_{name}": "1" for name in ("XET", "TELEMETRY", "PROGRESS_BARS")}
         return environment | {"HF_ENDPOINT": self.endpoint, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1"} | variables
 
+    def files(self, kind, repo_id):
+        """Return {path: content} of a repository as it is now."""
+        entries = self.repos[kind, repo_id].commits[-1].entries
+        return {path: self.blobs[entry["sha256"]] for path, entry in entries.items() if path != ".gitattributes"}
+
     def put(self, content):
         """Keep a content; return the entry of a file that has it."""
         sha256, oid = hashlib.sha256(content).hexdigest(), hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()

@@ -1,4 +1,4 @@
-"""Finished runs to be pushed: the content, the refusals and the calls of huggingface_hub, which `RecordedHub` records."""
+"""Finished runs to be pushed: the content, the refusals, and what a push changes on a Hub on loopback."""
 
 import json
 import re
@@ -10,8 +10,7 @@ import httpx2
 import pyarrow as pa
 import pytest
 import yaml
-from huggingface_hub import CommitOperationDelete
-from huggingface_hub.errors import OfflineModeIsEnabled
+from huggingface_hub import HfApi
 
 from attnfaith import cli, hub, recipes, record, runs
 from attnfaith.data.registry import facts
@@ -20,13 +19,13 @@ from attnfaith.reporting import cards
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.support.files import folder_lock
 from tests.figures import REPORT, one_small_figure
+from tests.hub.server import TOKEN, HubServer
 from tests.tiny_recipes import tiny_tree
 
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")]  # of huggingface_hub
 CLEAN = {"commit": "0" * 40, "dirty": False, "version": "0.1.0"}
 REPOS = [("space", "attention_faithfulness"), ("dataset", hub.RECORDS), ("dataset", hub.RESULTS), ("model", "tiny")]
-TOKEN = "hf_alice_kept_secret"
 
 
 def note(run, **entries):
@@ -62,72 +61,19 @@ def run(finished, tmp_path):
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
-class RecordedHub:
-    """The methods of `HfApi` that a push calls, in memory. held: the files. calls: what changed them. The user is alice."""
-
-    endpoint, token = "https://hub", TOKEN
-
-    def __init__(self, cache, role="write"):
-        self.cache, self.role, self.calls, self.held, self.public, self.error = cache, role, [], {}, set(), None
-
-    def files(self, kind, name):
-        return self.held.get((kind, f"alice/{name}"))
-
-    def whoami(self):
-        return {"name": "alice", "orgs": [{"name": "lab"}], "auth": {"accessToken": {"role": self.role}}}
-
-    def repo_exists(self, repo_id, repo_type):
-        return (repo_type, repo_id) in self.held
-
-    def repo_info(self, repo_id, repo_type):
-        files = self.held[repo_type, repo_id]
-        siblings = [SimpleNamespace(rfilename=path) for path in (".gitattributes", *files)]
-        return SimpleNamespace(sha=sha(files), siblings=siblings, private=(repo_type, repo_id) not in self.public)
-
-    def create_repo(self, repo_id, repo_type, private, exist_ok, space_sdk=None):
-        assert exist_ok and (space_sdk == "gradio" if repo_type == "space" else space_sdk is None)
-        if (repo_type, repo_id) not in self.held:
-            self.calls.append(("create_repo", repo_type, repo_id, private))
-            self.held[repo_type, repo_id] = {}
-            self.public |= set() if private else {(repo_type, repo_id)}
-
-    def create_commit(self, repo_id, operations, *, commit_message, parent_commit, repo_type):
-        if self.error is not None and repo_type == "model":
-            raise self.error
-        old = self.held[repo_type, repo_id]
-        assert parent_commit == sha(old)
-        deleted = {operation.path_in_repo for operation in operations if isinstance(operation, CommitOperationDelete)}
-        new = {path: content for path, content in old.items() if path not in deleted}
-        new |= {part.path_in_repo: part.path_or_fileobj for part in operations if part.path_in_repo not in deleted}
-        if new != old:
-            self.calls.append(("create_commit", repo_type, repo_id, commit_message))
-            self.held[repo_type, repo_id] = new
-        return SimpleNamespace(oid=sha(new))
-
-    def hf_hub_download(self, repo_id, path, repo_type, revision):
-        target = self.cache / repo_type / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(self.held[repo_type, repo_id][path])
-        return str(target)
-
-    def snapshot_download(self, repo_id, repo_type, revision, allow_patterns):
-        shutil.rmtree(self.cache, ignore_errors=True)
-        for path in self.held[repo_type, repo_id]:
-            self.hf_hub_download(repo_id, path, repo_type, revision)
-        return str(self.cache / repo_type)
-
-
-def sha(files):
-    return str(sorted(files.items()))
+@pytest.fixture
+def server():
+    with HubServer() as started:
+        yield started
+        started.shutdown()
+    assert started.errors == []
 
 
 @pytest.fixture
-def api(tmp_path):
-    return RecordedHub(tmp_path / "cache")
-
-
-def contents(plan):
-    return {(repo.kind, repo.repo_id): dict(repo.files) for repo in plan.repos}
+def api(server, tmp_path, monkeypatch):
+    for name, value in {"OFFLINE": False, "CACHE": str(tmp_path / "cache"), "DISABLE_XET": True}.items():
+        monkeypatch.setattr(f"huggingface_hub.constants.HF_HUB_{name}", value)
+    return HfApi(endpoint=server.endpoint, token=TOKEN)
 
 
 # ------------------------------------------------------------------------------------------------ the content
@@ -146,9 +92,8 @@ def test_the_content_of_a_push_is_the_run(run, tmp_path):
     assert {"model.safetensors", "config.json", "tokenizer.json", "modeling_attention_classifier.py"} <= local
     assert set(model.files) == local | {"figures/tiny-answer.svg", "README.md", "run.json", "recipe.yaml"}
     assert all(model.files[name] == (run / "model" / name).read_bytes() for name in local - {"config.json"})
-
     cards.write_cards({"alice/tiny": run}, tmp_path / "cards", facts, **hub.shared_repos("alice"))
-    assert (tmp_path / "cards" / "tiny.md").read_text() == model.card, "`attnfaith cards` writes the card that is pushed"
+    assert (tmp_path / "cards" / "tiny.md").read_bytes() == model.files["README.md"], "`attnfaith cards` writes the same"
 
 
 def test_no_path_of_this_machine_is_sent(run, tmp_path):
@@ -158,10 +103,9 @@ def test_no_path_of_this_machine_is_sent(run, tmp_path):
     note(run, base={"folder": str(tmp_path / "other")})
     restate(run, recipe=recipe)
     plan = hub.plan(run, "alice")
-    for (_, repo_id), files in contents(plan).items():
-        for path, content in files.items():
-            for place in (str(tmp_path), f"{Path.home()}/", "/data/glove"):
-                assert place.encode() not in content, (repo_id, path)
+    for path, content in [file for repo in plan.repos for file in repo.files.items()]:
+        for place in (str(tmp_path), f"{Path.home()}/", "/data/glove"):
+            assert place.encode() not in content, path
     assert json.loads(plan.repos[-1].files["run.json"])["base"] == {"folder": "other"}
     assert without_places({"note": "/data", "x": [{"base": "~/runs/a"}]}) == {"note": "/data", "x": [{"base": "a"}]}
 
@@ -174,8 +118,8 @@ def test_a_dry_run_lists_the_files_of_several_runs(finished, tmp_path, capsys):
     assert cli.main(["push", a, b, "--to", "alice", "--dry-run", "--private"]) == 0
     printed = capsys.readouterr().out
     for repo in hub.plan(b, "alice").repos:
-        assert f"{repo.kind} {repo.repo_id}: {len(repo.files)} files, {hub.size(repo.size())}" in printed
-        assert [path for path in repo.files if not re.search(rf"^ +[\d.]+ k?M?B  {re.escape(path)}$", printed, re.M)] == []
+        assert f"{repo.kind} {repo.repo_id}: {len(repo.files)} files, " in printed
+        assert [path for path in repo.files if not re.search(rf"^ +[\d.]+ [kM]B  {re.escape(path)}$", printed, re.M)] == []
     assert printed.rstrip().endswith("in all, private")
     for words, key in (([a, a], "would be called alike (a)"), ([a, b, "--name", "x"], "would be called alike (x)")):
         assert cli.main(["push", *words, "--to", "alice", "--dry-run"]) == 2 and key in capsys.readouterr().err
@@ -203,80 +147,75 @@ def test_a_run_that_is_not_pushed(run, name):
         hub.plan(run, "alice")
 
 
-def test_tables_that_do_not_join():
-    tables = [pa.table({"checkpoint": [name], "n": pa.array([value])}) for name, value in (("a", 1), ("b", "one"))]
-    with pytest.raises(hub.HubError, match="has another type"):
-        table_files("o/r", {"t": tables})
-
-
-def test_a_name_that_the_hub_does_not_allow_and_a_run_that_is_being_written(run):
+def test_names_types_and_runs_that_are_refused(run):
     for owner, name in (("alice", "a/b"), ("alice", "a..b"), ("", "a"), ("alice", "a" * 97)):
         with pytest.raises(hub.HubError, match="is no name of a repository .*give another with --name or --to"):
             hub.repo_id_of(owner, name)
     with folder_lock(run, "a measurement"), pytest.raises(AttnfaithError, match="in use"):
         hub.plan(run, "alice")
+    tables = [pa.table({"checkpoint": [name], "n": pa.array([value])}) for name, value in (("a", 1), ("b", "one"))]
+    with pytest.raises(hub.HubError, match="has another type"):
+        table_files("o/r", {"t": tables})
 
 
-# ------------------------------------------------------------------------------------------------ the calls of a push
+# ------------------------------------------------------------------------------------------------ the push
 
 
-def test_each_repository_changes_by_one_commit_and_an_equal_push_changes_nothing(run, api, capsys):
-    plan = hub.plan(run, "alice")
-    assert hub.push(plan, api=api) == [
-        "https://hub/spaces/alice/attention_faithfulness",
-        f"https://hub/datasets/alice/{hub.RECORDS}",
-        f"https://hub/datasets/alice/{hub.RESULTS}",
-        "https://hub/alice/tiny",
-    ]
-    assert api.held == contents(plan)
-    titles = ["Push the metric", "Push the records of alice/tiny", "Push the results of alice/tiny", "Push the checkpoint"]
-    expected = []
-    for (kind, name), title in zip(REPOS, titles, strict=True):
-        expected.append(("create_repo", kind, f"alice/{name}", False))
-        expected.append(("create_commit", kind, f"alice/{name}", title))
-    assert api.calls == expected
+def test_each_repository_changes_by_one_commit_and_a_push_that_fails_is_pushed_again(run, api, server, capsys, monkeypatch):
+    plan, commit = hub.plan(run, "alice", private=True), HfApi.create_commit
+
+    def failing(self, repo_id, *words, repo_type, **how):
+        if repo_type == "model":
+            raise httpx2.ConnectError("no route")
+        return commit(self, repo_id, *words, repo_type=repo_type, **how)
+
+    monkeypatch.setattr(HfApi, "create_commit", failing)
+    with pytest.raises(hub.HubError, match="^alice/tiny: no route. What is there is kept: push again"):
+        hub.push(plan, api=api)
+    assert server.files("dataset", f"alice/{hub.RECORDS}") and not server.files("model", "alice/tiny")
+    monkeypatch.setattr(HfApi, "create_commit", commit)
+    paths = ("spaces/alice/attention_faithfulness", f"datasets/alice/{hub.RECORDS}", f"datasets/alice/{hub.RESULTS}")
+    assert hub.push(plan, api=api) == [f"{server.endpoint}/{path}" for path in (*paths, "alice/tiny")]
+    for repo in plan.repos:
+        assert server.files(repo.kind, repo.repo_id) == dict(repo.files)
+        there = server.repos[repo.kind, repo.repo_id]
+        assert len(there.commits) == 2 and there.private, "one commit after that of the empty repository"
     hub.push(plan, api=api)
     printed = capsys.readouterr().out
-    assert api.calls == expected and printed.count(": as it was: ") == 4 and TOKEN not in printed
+    assert {len(repo.commits) for repo in server.repos.values()} == {2}
+    assert printed.count("as it was: ") == 3 + 4 and TOKEN not in printed
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "files", "key"),
     [
-        ("model", "tiny", {"config.json": b"{}", "model.safetensors": b"x"}, "config.json, model.safetensors"),
-        ("dataset", hub.RECORDS, {"tiny/test-00000-of-00001.parquet": b"x"}, "tiny/test-00000-of-00001.parquet"),
-        ("model", "tiny", {".gitignore": b"*.json"}, ".gitignore"),
-        ("space", "attention_faithfulness", {"other.py": b"x"}, "other.py"),
-        ("dataset", hub.RECORDS, {}, f"alice/{hub.RECORDS} is public already"),
+        ("model", "tiny", ["config.json", "model.safetensors"], "config.json, model.safetensors"),
+        ("dataset", hub.RECORDS, ["tiny/test-00000-of-00001.parquet"], "tiny/test-00000-of-00001.parquet"),
+        ("space", "attention_faithfulness", ["other.py"], "other.py"),
+        ("dataset", hub.RECORDS, [], f"alice/{hub.RECORDS} is public already"),
     ],
 )
-def test_a_repository_of_somebody_else_or_one_that_is_public(run, api, kind, name, files, key):
-    api.held[kind, f"alice/{name}"], api.public = files, {(kind, f"alice/{name}")}
+def test_a_repository_of_somebody_else_or_one_that_is_public(run, api, server, kind, name, files, key):
+    api.create_repo(f"alice/{name}", repo_type=kind, space_sdk="gradio" if kind == "space" else None)
+    for path in files:
+        api.upload_file(path_or_fileobj=b"x", path_in_repo=path, repo_id=f"alice/{name}", repo_type=kind)
     with pytest.raises(hub.HubError, match=re.escape(key)):
         hub.push(hub.plan(run, "alice", private=not files), api=api)
-    assert not api.calls
+    assert [*server.repos] == [(kind, f"alice/{name}")]
 
 
-def test_who_may_push(api, monkeypatch):
+def test_who_may_push(monkeypatch):
+    def of(role="write", token=TOKEN):
+        user = {"name": "alice", "orgs": [{"name": "lab"}], "auth": {"accessToken": {"role": role}}}
+        return SimpleNamespace(token=token, whoami=lambda: user)
+
     for owner in ("alice", "lab"):
-        hub.check(owner, api=api)
-    with pytest.raises(hub.HubError, match="alice cannot write for bob: push to alice or lab"):
-        hub.check("bob", api=api)
-    with pytest.raises(hub.HubError, match="may only read"):
-        hub.check("alice", api=RecordedHub(api.cache, "read"))
+        hub.check(owner, api=of())
     monkeypatch.setattr("attnfaith.hub.sending.get_token", lambda: None)
-    api.token = None
-    with pytest.raises(hub.HubError, match="no access token"):
-        hub.check("alice", api=api)
-
-
-@pytest.mark.parametrize("error", [httpx2.ConnectError("no route"), OfflineModeIsEnabled("offline")])
-def test_a_push_that_fails_names_the_repository_and_is_pushed_again(run, api, error):
-    plan, api.error = hub.plan(run, "alice", private=True), error
-    with pytest.raises(hub.HubError, match=f"^alice/tiny: {error}. What is there is kept: push again"):
-        hub.push(plan, api=api)
-    assert api.files("dataset", hub.RECORDS) and not api.files("model", "tiny")
-    assert {call[3] for call in api.calls if call[0] == "create_repo"} == {True}
-    api.error = None
-    hub.push(plan, api=api)
-    assert api.held == contents(plan)
+    for owner, api, message in (
+        ("bob", of(), "alice cannot write for bob: push to alice or lab"),
+        ("alice", of("read"), "may only read"),
+        ("alice", of(token=None), "no access token"),
+    ):
+        with pytest.raises(hub.HubError, match=message):
+            hub.check(owner, api=api)

@@ -72,8 +72,7 @@ def starts(runs, *names):
 
 
 def cells_of(path):
-    settings = plan.read_study(path)
-    return results.cells_table(settings, *command.prepare(settings))
+    return results.cells_table(*command.prepare(plan.read_study(path)))
 
 
 # ------------------------------------------------------------------------------------------------ cells
@@ -119,8 +118,8 @@ def test_a_failed_cell_stops_nothing_else(ran, capsys):
 def test_a_cell_is_complete_by_its_own_recipe_and_base(ran):
     path, runs, _ = ran
     _, cell, _, guided = plan.cells(plan.read_study(path))
-    recipe = plan.load_recipe(cell)
-    assert plan.complete(recipe) and plan.complete(plan.load_recipe(guided))
+    recipe = cell.load_recipe()
+    assert plan.complete(recipe) and plan.complete(guided.load_recipe())
     for override, same in (("--measure.producers=[gradient]", 0), ("--seed=4", 0), ("--note=x", 1)):
         assert plan.complete(recipes.load(cell.recipe, [*cell.overrides, override])) == same, override
     for name, broken in (("run.json", "{"), ("record.parquet", "PAR1")):
@@ -130,7 +129,7 @@ def test_a_cell_is_complete_by_its_own_recipe_and_base(ran):
         (runs / "base-2" / name).write_bytes(whole)
     state = runs / "guided-2" / "run.json"
     state.write_text(state.read_text().replace("weights 2", "weights of a base that was trained anew"))
-    assert not plan.complete(plan.load_recipe(guided))
+    assert not plan.complete(guided.load_recipe())
 
 
 def test_records_of_another_version_are_named(planned):
@@ -301,7 +300,7 @@ def test_the_page_links_its_files_and_escapes_its_texts(tmp_path, monkeypatch):
     rows.append(("<b>broken</b>", "x", "failed", None, "it has <script> & no texts"))
     cells = pd.DataFrame(rows, columns=["cell", "block", "status", "n", "reason"]).astype({"n": "Int64"})
     settings = {"output_dir": "runs", "results": "papers/first/results", "tables": ["agreement"]}
-    page = results.write_page(settings, cells, folders, results.write_tables(settings, folders))
+    page = results.write_page(settings, cells, folders, *results.write_tables(settings, folders))
     html = page.read_text()
     links = re.findall(r'(?:href|src)="([^"]+)"', html)
     assert "Complete: 3 of 4 cells. 1 failed. Data sets: sst. Seeds: 1, 2." in html

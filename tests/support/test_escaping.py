@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 
 from attnfaith import record
 from attnfaith.reporting import cards, write_report
+from attnfaith.reporting.analysis import Analysis
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.compare import compare
 from attnfaith.reporting.notebook import Overview, ShownText
 from attnfaith.reporting.page.comparison import comparison_page
 from attnfaith.reporting.page.explorer import explorer
 from attnfaith.reporting.seed_tables import overview
-from attnfaith.study.results import Results, write_page
+from attnfaith.study.results import write_page
 from attnfaith.support import escaping
 from attnfaith.support.escaping import (
     csv_frame,
@@ -185,9 +186,8 @@ def outputs(kind, folder):
     rows = {"cell": [text()], "block": [text()], "status": ["failed"], "n": [np.nan], "reason": [text()]}
     study = {"results": str(folder / "study"), "output_dir": str(folder)}
     table = markdown_table([[text(), text()], [text(), text()]], numeric=[False, True])
-    write_page(
-        study, pd.DataFrame(rows), {}, Results({text(): pd.DataFrame()}, {}, {text(): table}, [text()], [cell, other])
-    )
+    written = Analysis({text(): pd.DataFrame()}, {}, {text(): table}, {text(): None})
+    write_page(study, pd.DataFrame(rows), {}, written, [cell, other])
     view = drawn_view(4, tokens=[text() for _ in range(4)], model=text())
     pages = {
         "shown.html": ShownText(cell, 3).html(),

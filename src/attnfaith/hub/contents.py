@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
-from transformers.utils.logging import disable_progress_bar
 
 from attnfaith import recipes
 from attnfaith import record as records
@@ -23,11 +22,10 @@ from attnfaith.reporting import cards
 from attnfaith.reporting.cells import one_cell
 from attnfaith.subjects import subject_of
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
-from attnfaith.support.files import folder_lock, read_object
+from attnfaith.support.files import CARD, MODEL, RECIPE, RECORD, STATE, folder_lock, read_object
 
 
 RECORDS, RESULTS = "attnfaith-records", "attnfaith-results"
-CARD = "README.md"
 CELLS = "cells.json"  # the facts about each record of a repository, from which its card is written
 CHECKPOINT = "checkpoint"  # the column of a result table that names what a row is about
 MODEL_TYPES = (AttentionClassifierConfig.model_type, RationaleClassifierConfig.model_type)  # that are pushed here
@@ -44,24 +42,18 @@ class HubError(AttnfaithError):
 class Repo:
     """The content of one repository.
 
-    kind: "model", "dataset" or "space". files: {path in the repository: content}. role: "checkpoint", "records", "results"
-    or "metric". checkpoints: those that the records or results are about; records and results of others there stay.
+    kind: "model", "dataset" or "space". files: {path in the repository: content}. role: "checkpoint", "metric", "records" or
+    "results"; records and results of other checkpoints in the repository stay.
     """
 
     kind: str
     repo_id: str
     files: Mapping[str, bytes]
     role: str
-    checkpoints: tuple[str, ...] = ()
 
-    @property
-    def card(self) -> str:
-        """The README.md, before other runs' records or results join in."""
-        return self.files[CARD].decode()
-
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(map(len, self.files.values()))
+    def describe(self) -> str:
+        """The number of files and their size."""
+        return f"{self.kind} {self.repo_id}: {counted(len(self.files), 'file')}, {size(self.files)}"
 
 
 @dataclass(frozen=True)
@@ -75,19 +67,16 @@ class Plan:
         """The repositories, their files and sizes."""
         lines = []
         for repo in self.repos:
-            shared = " (joins what is there)" if repo.role in ("records", "results") else ""
-            lines.append(f"{repo.kind} {repo.repo_id}: {counted(len(repo.files), 'file')}, {size(repo.size())}{shared}")
-            lines += [f"  {size(len(content)):>9}  {path}" for path, content in sorted(repo.files.items())]
-        total = size(sum(repo.size() for repo in self.repos))
+            lines.append(repo.describe() + (" (joins what is there)" if repo.role in ("records", "results") else ""))
+            lines += [f"  {size({path: content}):>9}  {path}" for path, content in sorted(repo.files.items())]
+        total = size(*(repo.files for repo in self.repos))
         return "\n".join([*lines, f"{total} in all{', private' if self.private else ''}"])
 
 
-def size(count: float) -> str:
-    """Return a number of bytes as a text: "812 B", "4.1 kB", "23.0 MB"."""
-    for unit, factor in {"MB": 1e6, "kB": 1e3}.items():
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count} B"
+def size(*files: Mapping[str, bytes]) -> str:
+    """Return the size of some files as a text: "0.8 kB", "23.0 MB"."""
+    count = sum(len(content) for part in files for content in part.values())
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
 
 
 def repo_id_of(owner: str, name: str) -> str:
@@ -121,38 +110,32 @@ def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, private
     it is being written, ModelError and RecordError where its model or record is broken.
     """
     folder, shared = Path(run), shared_repos(owner)
-    disable_progress_bar()  # of loading, which takes no time
-    if not (folder / "run.json").is_file() or not (folder / "recipe.yaml").is_file():
-        raise HubError(f"{folder} is no run (run.json, recipe.yaml): give the output_dir of one")
+    if not (folder / STATE).is_file() or not (folder / RECIPE).is_file():
+        raise HubError(f"{folder} is no run ({STATE}, {RECIPE}): give the output_dir of one")
     with folder_lock(folder, "a push"):
-        state, recipe = read_object(folder / "run.json"), recipes.load(folder / "recipe.yaml")
+        state, recipe = read_object(folder / STATE), recipes.load(folder / RECIPE)
         if state.get("status") != "complete":
-            status = state.get("status")
-            raise HubError(f"{folder} is not complete ({status!r} in run.json): finish it with --resume_from_checkpoint")
+            raise HubError(f"{folder} is {state.get('status')!r}, not complete: finish it with --resume_from_checkpoint")
         _check_committed(folder, state.get("provenance"))
         if not (folder / "report" / "tables").is_dir():
             raise HubError(f"{folder} has no report, whose tables are pushed too: attnfaith report {folder} writes it")
         repo_id = repo_id_of(owner, cards.checkpoint_name(recipe.name) if name is None else name)
-        tables = _read_records(folder)
-        _check_model(folder / "model", tables)
-        state = without_places(state)
-        files = {path.name: path.read_bytes() for path in sorted(folder.glob("model/*")) if path.suffix in SUFFIXES}
+        table, state = _read_record(folder), without_places(state)
+        files = {path.name: path.read_bytes() for path in sorted(folder.glob(f"{MODEL}/*")) if path.suffix in SUFFIXES}
         files["config.json"] = as_json(without_places(json.loads(files["config.json"])))
-        files["run.json"] = as_json(state)
-        files["recipe.yaml"] = recipes.dump(recipes.build(without_places(asdict(recipe)))).encode()
-        dataset = facts(records.settings(next(iter(tables.values())))[0]["recipe"]["data"])
-        files |= cards.model_card(state, [*tables.values()], repo_id, dataset, **shared)
-        record_files, cells = {}, {}
-        for path, table in tables.items():
-            config = repo_id.partition("/")[2] + ("" if path.stem == "record" else f".{path.stem}")
-            record_files |= record_file(table, config, records.settings(table)[0]["identity"]["split"])
-            cells[config] = cards.cell_facts(state, table, model_repo=repo_id)
-        record_files |= summary_files(shared["records_repo"], cells)
-        results = _results(folder / "report" / "tables", repo_id)
+        files[STATE] = as_json(state)
+        files[RECIPE] = recipes.dump(recipes.build(without_places(asdict(recipe)))).encode()
+        dataset = facts(records.settings(table)[0]["recipe"]["data"])
+        files |= cards.model_card(state, [table], repo_id, dataset, **shared)
+        cell = cards.cell_facts(state, table, model_repo=repo_id)
+        record_files = _record_files(shared["records_repo"], repo_id.partition("/")[2], table, cell)
+        results = _read_results(folder / "report" / "tables", repo_id)
+    paths = [path for path in METRIC_DIR.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    metric = {path.relative_to(METRIC_DIR).as_posix(): path.read_bytes() for path in paths}
     repos = [
-        Repo("space", repo_id_of(owner, METRIC_NAME), folder_files(METRIC_DIR), "metric"),
-        Repo("dataset", shared["records_repo"], record_files, "records", (repo_id,)),
-        Repo("dataset", shared["results_repo"], table_files(shared["results_repo"], results), "results", (repo_id,)),
+        Repo("space", repo_id_of(owner, METRIC_NAME), metric, "metric"),
+        Repo("dataset", shared["records_repo"], record_files, "records"),
+        Repo("dataset", shared["results_repo"], table_files(shared["results_repo"], results), "results"),
         Repo("model", repo_id, files, "checkpoint"),
     ]
     return Plan(repos, private)
@@ -173,13 +156,9 @@ def plan_record(table: pa.Table, repo_id: str, *, config: str = "default", priva
     except ValueError as error:
         raise HubError(f"one record of one model is pushed at a time: {error}") from error
     table = records.with_settings(table, without_places(records.settings(table)))
-    split = re.sub(r"\W+", "_", identity.split)
-    cell = {**cards.cell_facts({}, table, model_repo=None), "split": split}
-    files = {**record_file(table, config, split), **summary_files(repo_id, {config: cell})}
+    cell = {**cards.cell_facts({}, table, model_repo=None), "split": re.sub(r"\W+", "_", identity.split)}
+    files = _record_files(repo_id, config, table, cell)
     return Plan([Repo("dataset", repo_id, files, "records")], private)
-
-
-# ------------------------------------------------------------------------------------------------ a run
 
 
 def _check_committed(folder: Path, provenance: Mapping | None) -> None:
@@ -190,31 +169,32 @@ def _check_committed(folder: Path, provenance: Mapping | None) -> None:
         raise HubError(f"{folder} was made by unknown code or uncommitted changes: commit them, run it anew, then push")
 
 
-def _read_records(folder: Path) -> dict[Path, pa.Table]:
-    """The records of a run by path, its own first, without local places."""
-    own = folder / "record.parquet"
-    tables = {}
-    for path in (own, *sorted({*folder.glob("*.parquet")} - {own})):
-        table = records.load(path)
-        settings = records.settings(table)
-        if records.of_sequences(table):
-            raise HubError(f"{folder} is a run of sentence pairs: push its record, attnfaith.load(RUN).push_to_hub(NAME)")
-        if len(settings) != 1 or not {"recipe", "model", "identity"} <= set(settings[0]):
-            raise HubError(f"{path} is not the record of one run: measure the run again, or move it away")
-        _check_committed(folder, settings[0].get("provenance"))
-        tables[path] = records.with_settings(table, without_places(settings))
-    return tables
-
-
-def _check_model(folder: Path, tables: Mapping[Path, pa.Table]) -> None:
-    """Raise HubError unless a checkpoint has a model type of this package and the weights of every record."""
-    model = load_model(folder)
+def _read_record(folder: Path) -> pa.Table:
+    """The record of a run without local places. Raises HubError for one that is not that of one run, and unless the model
+    has a type of this package and the weights that were measured.
+    """
+    table = records.load(folder / RECORD)
+    settings = records.settings(table)
+    if records.of_sequences(table):
+        raise HubError(f"{folder} is a run of sentence pairs: push its record, attnfaith.load(RUN).push_to_hub(NAME)")
+    if len(settings) != 1 or not {"recipe", "model", "identity"} <= set(settings[0]):
+        raise HubError(f"{folder / RECORD} is not the record of one run: measure the run again")
+    _check_committed(folder, settings[0].get("provenance"))
+    model = load_model(folder / MODEL)
     if model.config.model_type not in MODEL_TYPES:
         raise HubError(f"{folder} holds a {model.config.model_type}: push it with that model's own push_to_hub")
-    digest = subject_of(model).digest()
-    other = [path for path, table in tables.items() if records.settings(table)[0]["model"] != digest]
-    if other:
-        raise HubError(f"{folder} has other weights than {other[0]} was measured with: measure it again, then push")
+    if subject_of(model).digest() != settings[0]["model"]:
+        raise HubError(f"{folder} has other weights than {RECORD} was measured with: measure it again, then push")
+    return records.with_settings(table, without_places(settings))
+
+
+def _read_results(folder: Path, checkpoint: str) -> dict[str, list[pa.Table]]:
+    """The result tables of a run's report, with a first column that names the checkpoint."""
+    tables = {}
+    for path in sorted(folder.glob("*.parquet")):
+        table = records.plain(pq.read_table(path, partitioning=None))  # no dictionaries and notes, in which pushes differ
+        tables[path.stem] = [table.add_column(0, CHECKPOINT, pa.array([checkpoint] * table.num_rows, pa.string()))]
+    return tables
 
 
 def without_places(value, key: str | None = None):
@@ -228,29 +208,24 @@ def without_places(value, key: str | None = None):
     return value
 
 
-def folder_files(folder: Path) -> dict[str, bytes]:
-    """{path: content} of the files below a folder, without bytecode."""
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-
-
-# ------------------------------------------------------------------------------------------------ records and tables
+# ------------------------------------------------------------------------------------------------ files
 
 
 def as_json(value) -> bytes:
+    """Return the content of a JSON file."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def parquet(table: pa.Table) -> bytes:
-    """Return the content of a parquet file."""
+    """Return the content of a parquet file; `Dataset.push_to_hub` would lose the settings in the schema of a record."""
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue().to_pybytes()
 
 
-def record_file(table: pa.Table, config: str, split: str) -> dict[str, bytes]:
-    """Return {path in the repository: content}; `Dataset.push_to_hub` would lose the settings in the schema of a record."""
-    return {f"{config}/{split}-00000-of-00001.parquet": parquet(table)}
+def _record_files(repo_id: str, config: str, table: pa.Table, cell: Mapping) -> dict[str, bytes]:
+    """A record as a configuration of a repository, with its card. cell: the facts about it."""
+    return {f"{config}/{cell['split']}-00000-of-00001.parquet": parquet(table), **summary_files(repo_id, {config: cell})}
 
 
 def summary_files(repo_id: str, cells: Mapping[str, Mapping]) -> dict[str, bytes]:
@@ -272,12 +247,3 @@ def table_files(repo_id: str, tables: Mapping[str, Sequence[pa.Table]]) -> dict[
         files[f"{name}/results-00000-of-00001.parquet"] = parquet(table)
         shapes[name] = {"rows": table.num_rows, "columns": table.column_names}
     return {**files, CARD: cards.results_card(shapes, repo_id=repo_id).encode()}
-
-
-def _results(folder: Path, checkpoint: str) -> dict[str, list[pa.Table]]:
-    """The result tables of a run's report, with a first column that names the checkpoint."""
-    tables = {}
-    for path in sorted(folder.glob("*.parquet")):
-        table = records.plain(pq.read_table(path, partitioning=None))  # no dictionaries and notes, in which pushes differ
-        tables[path.stem] = [table.add_column(0, CHECKPOINT, pa.array([checkpoint] * table.num_rows, pa.string()))]
-    return tables

@@ -4,30 +4,29 @@ import contextlib
 import fnmatch
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import yaml
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 from huggingface_hub.errors import HTTPError
-from huggingface_hub.utils import enable_progress_bars
 
-from attnfaith.hub.contents import CARD, CELLS, CHECKPOINT, HubError, Plan, Repo, size, summary_files, table_files
+from attnfaith.hub.contents import CELLS, CHECKPOINT, HubError, Plan, Repo, summary_files, table_files
 from attnfaith.metrics.registration import METRIC_NAME
-from attnfaith.support.errors import AttnfaithError, counted, excerpt
-from attnfaith.support.files import read_object
+from attnfaith.support.errors import AttnfaithError, excerpt
+from attnfaith.support.files import CARD, STATE, read_object
 
 
 TABLES = "*/results-*.parquet"  # the result tables of a repository
-MARKS = {"checkpoint": "run.json", "records": CELLS, "results": TABLES, "metric": f"{METRIC_NAME}.py"}
+MARKS = {"checkpoint": STATE, "records": CELLS, "results": TABLES, "metric": f"{METRIC_NAME}.py"}
 """Files by which a repository of an earlier push is recognised, by role."""
 REPLACED = {
     "checkpoint": r"[^/]+\.(json|py|safetensors)|figures/[^/]+\.(png|svg)",
     "metric": r"[^/]+\.py",
     "results": r"[^/]+/results-[^/]+\.parquet",
+    "records": "(?!)",  # see `_joined`
 }
 """Files there that a push replaces, or deletes where it no longer contains them."""
 
@@ -43,19 +42,17 @@ def push(plan: Plan, *, api: HfApi | None = None) -> list[str]:
     message names the repository.
     """
     api = api or HfApi()
-    enable_progress_bars()  # a plan disables them
     check(plan.repos[0].repo_id.partition("/")[0], api=api)
     for repo in plan.repos:
         with _named(repo.repo_id):
             _check_existing(api, repo, private=plan.private)
     addresses = []
     for number, repo in enumerate(plan.repos, start=1):
-        where = f"[{number}/{len(plan.repos)}] {repo.kind} {repo.repo_id}"
-        print(f"{where}: {counted(len(repo.files), 'file')}, {size(repo.size())}", flush=True)
+        print(f"[{number}/{len(plan.repos)}] {repo.describe()}", flush=True)
         with _named(repo.repo_id):
             changed = _send(api, repo, private=plan.private)
         addresses.append(f"{api.endpoint}/{'' if repo.kind == 'model' else f'{repo.kind}s/'}{repo.repo_id}")
-        print(f"{where}: {'changed' if changed else 'as it was'}: {addresses[-1]}", flush=True)
+        print(f"{'changed' if changed else 'as it was'}: {addresses[-1]}", flush=True)
     return addresses
 
 
@@ -95,58 +92,51 @@ def _check_existing(api: HfApi, repo: Repo, *, private: bool) -> None:
         raise HubError(f"{repo.repo_id} is public already, which --private does not change: give another --name")
     paths = {sibling.rfilename for sibling in info.siblings} - {".gitattributes", CARD}
     if paths and not fnmatch.filter(paths, MARKS[repo.role]):
-        listed = ", ".join(sorted(paths)[:8])
-        raise HubError(
-            f"{repo.repo_id} ({repo.kind}) holds files that no push wrote ({listed}): give another --name or --to"
-        )
+        files = ", ".join(sorted(paths)[:8])
+        raise HubError(f"{repo.repo_id} ({repo.kind}) holds files that no push wrote ({files}): give another --name or --to")
 
 
 def _send(api: HfApi, repo: Repo, *, private: bool) -> bool:
     """Bring one repository to the content of the plan; return whether it changed."""
-    sdk = {"space_sdk": yaml.safe_load(repo.card.split("---")[1])["sdk"]} if repo.kind == "space" else {}
+    sdk = {"space_sdk": "gradio"} if repo.kind == "space" else {}
     api.create_repo(repo.repo_id, repo_type=repo.kind, private=private, exist_ok=True, **sdk)
     info = api.repo_info(repo.repo_id, repo_type=repo.kind)
-    files, stale = _joined_files(api, repo, [sibling.rfilename for sibling in info.siblings], info.sha)
+    paths = [sibling.rfilename for sibling in info.siblings]
+    files, stale = repo.files, {path for path in paths if re.fullmatch(REPLACED[repo.role], path)}
+    if fnmatch.filter(paths, MARKS[repo.role]) and repo.role in ("records", "results"):
+        there = api.snapshot_download(repo.repo_id, repo_type=repo.kind, revision=info.sha, allow_patterns=MARKS[repo.role])
+        files, replaced = _joined(repo, Path(there), paths)
+        stale |= replaced
     # from memory: a folder of files to upload would stay behind where a push is killed
     added = [CommitOperationAdd(path, content) for path, content in files.items()]
     commit = api.create_commit(
         repo.repo_id,
         [*added, *map(CommitOperationDelete, sorted(stale - set(files)))],
-        commit_message=f"Push the {repo.role}" + "".join(f" of {name}" for name in repo.checkpoints),
+        commit_message=f"Push the {repo.role}",
         repo_type=repo.kind,
         parent_commit=info.sha,  # another commit meanwhile is not overwritten: the Hub answers 412
     )
     return commit.oid != info.sha
 
 
-def _joined_files(api: HfApi, repo: Repo, paths: list[str], sha: str) -> tuple[dict[str, bytes], set[str]]:
-    """Return the pushed files that a repository is to hold, and the paths there that they replace.
-
-    paths: of the repository at the commit `sha`. Records and results of other checkpoints there are kept.
+def _joined(repo: Repo, there: Path, paths: Sequence[str]) -> tuple[dict[str, bytes], set[str]]:
+    """Return the files of a shared repository with the records or results of other checkpoints in it, and the paths of the
+    records there that go. there: its files by which it is recognised. paths: all that it holds.
     """
-    ours = {path for path in paths if re.fullmatch(REPLACED.get(repo.role, "(?!)"), path)}
-    if repo.role == "results" and ours:
-        return _join_results(api, repo, sha), ours
-    if repo.role != "records":
-        return dict(repo.files), ours
-    old = {}
-    if CELLS in paths:
-        old = read_object(api.hf_hub_download(repo.repo_id, CELLS, repo_type=repo.kind, revision=sha))
-    new = json.loads(repo.files[CELLS])
-    remaining = {name: cell for name, cell in old.items() if cell["model"] not in repo.checkpoints and name not in new}
-    configs = {*old, *new} - {*remaining}
-    summary = summary_files(repo.repo_id, {**remaining, **new})
-    return {**repo.files, **summary}, {path for path in paths if path.partition("/")[0] in configs}
-
-
-def _join_results(api: HfApi, repo: Repo, sha: str) -> dict[str, bytes]:
-    """The tables with the rows of other checkpoints that the repository holds."""
-    files = {path: content for path, content in repo.files.items() if path != CARD}
-    tables = {path.partition("/")[0]: [pq.read_table(pa.BufferReader(content))] for path, content in files.items()}
-    folder = api.snapshot_download(repo.repo_id, repo_type=repo.kind, revision=sha, allow_patterns=TABLES)
-    for path in sorted(Path(folder).glob(TABLES)):
+    if repo.role == "records":
+        old, new = read_object(there / CELLS), json.loads(repo.files[CELLS])
+        models = {cell["model"] for cell in new.values()} - {None}
+        remaining = {name: cell for name, cell in old.items() if cell["model"] not in models and name not in new}
+        gone = {path for path in paths if path.partition("/")[0] in {*old, *new} - {*remaining}}
+        return {**repo.files, **summary_files(repo.repo_id, {**remaining, **new})}, gone
+    tables = {}
+    for path, content in repo.files.items():
+        if path != CARD:
+            tables[path.partition("/")[0]] = [pq.read_table(pa.BufferReader(content))]
+    own = pa.chunked_array([table[CHECKPOINT].combine_chunks() for (table,) in tables.values()], pa.string())
+    for path in sorted(there.glob(TABLES)):
         table = pq.read_table(path, partitioning=None)
-        remaining = table.filter(pc.invert(pc.is_in(table[CHECKPOINT], pa.array(repo.checkpoints, pa.string()))))
+        remaining = table.filter(pc.invert(pc.is_in(table[CHECKPOINT], own)))
         if remaining.num_rows:
             tables.setdefault(path.parent.name, []).append(remaining)
-    return table_files(repo.repo_id, tables)
+    return table_files(repo.repo_id, tables), set()

@@ -5,7 +5,6 @@ study left at work is waited for, so that none is run twice.
 """
 
 import fcntl
-import json
 import os
 import sys
 import time
@@ -13,19 +12,18 @@ from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 
-from attnfaith.support.files import is_locked
+from attnfaith.support.files import is_locked, read_object
 
 
 def main(name: str) -> None:
-    control = Path.cwd()
-    plan = json.loads((control / "plan.json").read_text(encoding="utf-8"))
-    command, folder = plan["cells"][name]["command"], plan["cells"][name]["folder"]
+    control, plan = Path.cwd(), read_object("plan.json")
+    cell = plan["cells"][name]
     os.chdir(plan["folder"])
-    while is_locked(folder):
+    while is_locked(cell["folder"]):
         time.sleep(1)
     if plan["gpus"]:
         os.environ["CUDA_VISIBLE_DEVICES"] = own_gpu(control, plan["gpus"], plan["places"])
-    os.execv(command[0], command)
+    os.execv(cell["command"][0], cell["command"])
 
 
 def own_gpu(folder: Path, gpus: Sequence[str], places: int) -> str:

@@ -10,7 +10,7 @@ from attnfaith.recipes import Recipe
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.study import DEFAULT, analyse, check_names
 from attnfaith.study.execute import CONTROL, run_cells
-from attnfaith.study.plan import Cell, cells, check_distinct, choose, complete, load_recipe
+from attnfaith.study.plan import Cell, cells, check_distinct, choose, complete
 from attnfaith.study.results import cells_table, write_page, write_provenance, write_tables
 from attnfaith.support.errors import counted
 from attnfaith.support.escaping import csv_frame
@@ -24,7 +24,7 @@ def prepare(study: Mapping) -> tuple[list[Cell], dict[str, Recipe]]:
     check_names(study.get("tables", DEFAULT))
     analyse(study)
     planned = cells(study)
-    wanted = {cell.name: load_recipe(cell) for cell in planned}
+    wanted = {cell.name: cell.load_recipe() for cell in planned}
     check_distinct(wanted)
     return planned, wanted
 
@@ -46,24 +46,20 @@ def carry_out(
                 with recipes.named(name):
                     recipes.check_model(wanted[name])
         run_cells(study, [*chosen.values()], wanted, **how)
-    table = cells_table(study, planned, wanted)
+    table = cells_table(planned, wanted)
     write_atomically(Path(study["results"]) / "cells.csv", csv_frame(table))
     pending = table[table["cell"].isin(chosen) & (table["status"] != "complete")] if run else table.head(0)
-    for row in pending[pending["reason"] != ""].itertuples():
-        print(f"{row.cell} {row.status}: {row.reason}")
-    missing = "; ".join(
-        f"{counted(len(part), 'cell')} {status}: {part['cell'].to_list()}" for status, part in pending.groupby("status")
-    )
-    ready = {name: Path(wanted[name].output_dir) for name in table["cell"][table["status"] == "complete"]}
+    _print_reasons(pending)
+    groups = pending.groupby("status")["cell"]
+    missing = "; ".join(f"{counted(len(part), 'cell')} {status}: {part.to_list()}" for status, part in groups)
+    ready = {cell.name: cell.folder for cell in planned if cell.name in set(table["cell"][table["status"] == "complete"])}
     if not ready:
         raise StudyError(f"no cell of the study is complete: there is nothing to tabulate{missing and f'; {missing}'}")
-    written = write_tables(study, ready, mix_versions=mix_versions or study.get("mix_versions", False))
+    written, measured = write_tables(study, ready, mix_versions=mix_versions or study.get("mix_versions", False))
     write_provenance(study, len(planned), ready)
-    page = write_page(study, table, ready, written)
+    page = write_page(study, table, ready, written, measured)
     print(f"tables of {len(ready)} of {counted(len(planned), 'cell')}: {study['results']}\npage: {page}")
-    if missing:
-        missing += f"; logs lie beside the cells in {study['output_dir']}"
-    return ready, missing
+    return ready, f"{missing}; logs lie beside the cells in {study['output_dir']}" if missing else ""
 
 
 def show_status(study: Mapping) -> None:
@@ -72,9 +68,13 @@ def show_status(study: Mapping) -> None:
     if not control.is_dir():
         raise StudyError(f"no {CONTROL} in {study['output_dir']}: nothing of this study has been run there")
     planned = cells(study)
-    table = cells_table(study, planned, {cell.name: load_recipe(cell) for cell in planned})
+    table = cells_table(planned, {cell.name: cell.load_recipe() for cell in planned})
     print(pd.crosstab(table["block"], table["status"], margins=True, margins_name="all").to_string())
-    for row in table[table["reason"] != ""].itertuples():
-        print(f"{row.cell} {row.status}: {row.reason}")
+    _print_reasons(table)
     if not is_locked(control):
         print("no study is at work there")
+
+
+def _print_reasons(table: pd.DataFrame) -> None:
+    for row in table[table["reason"] != ""].itertuples():
+        print(f"{row.cell} {row.status}: {row.reason}")

@@ -5,6 +5,7 @@ killed and copied. In the study's output_dir lie, beside the runs and their logs
 commands): any other command of Snakemake, such as --summary, works in that folder.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -47,7 +48,7 @@ rule cell:
 # a lock of Snakemake outlives a kill and has to be removed by hand; the study's own does not
 OPTIONS = ("--nolock", "--keep-going", "--rerun-incomplete", "--quiet", "host", "reason")
 # signals that end the engine and its cells, and the seconds until the next; in the first a cluster's jobs are cancelled
-PATIENCE = {"SIGINT": 30, "SIGTERM": 5, "SIGKILL": 10}
+PATIENCE = {signal.SIGINT: 30, signal.SIGTERM: 5, signal.SIGKILL: 10}
 
 
 def run_cells(
@@ -79,27 +80,19 @@ def run_cells(
             print(f"{counted(len(chosen) - len(pending), 'cell')} complete already", flush=True)
         if not pending:
             return
-        gpus = [] if executor else available_gpus()
-        cores = cores or (len(pending) if executor else len(gpus) or available_cores())
         entries = {}
         for cell in pending:
-            entries[cell.name] = {
-                "command": cell.command,
-                "folder": wanted[cell.name].output_dir,
-                "after": [name for name in cell.after if name in stale],
-            }
+            after = [name for name in cell.after if name in stale]
+            entries[cell.name] = {"command": cell.command, "folder": str(cell.folder), "after": after}
             (control / "done" / cell.name).unlink(missing_ok=True)
-            log_of(study, cell.name).unlink(missing_ok=True)
-        plan = {"folder": os.getcwd(), "gpus": gpus, "places": cores, "cells": entries}
+            cell.log.unlink(missing_ok=True)
+        gpus = [] if executor else available_gpus()
+        places = cores or len(gpus)
+        plan = {"folder": os.getcwd(), "gpus": gpus, "places": places, "cells": entries}
         write_atomically(control / "plan.json", json.dumps(plan, indent=1, ensure_ascii=False))
         write_atomically(control / "Snakefile", SNAKEFILE)
-        where = ["--executor", executor, "--jobs"] if executor else ["--cores"]
-        run_engine([sys.executable, "-m", "snakemake", *OPTIONS, *where, str(cores), *options], control)
-
-
-def log_of(study: Mapping, name: str) -> Path:
-    """The log of a cell, beside its folder."""
-    return Path(study["output_dir"]) / f"{name}.log"
+        where = ["--executor", executor, "--jobs", places or "unlimited"] if executor else ["--cores", places or "all"]
+        run_engine([sys.executable, "-m", "snakemake", *OPTIONS, *map(str, where), *options], control)
 
 
 def available_gpus() -> list[str]:
@@ -110,13 +103,8 @@ def available_gpus() -> list[str]:
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
-    listed = subprocess.run([program, "-L"], capture_output=True, encoding="utf-8", check=False).stdout
-    return [str(number) for number, line in enumerate(line for line in listed.splitlines() if line.startswith("GPU "))]
-
-
-def available_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    lines = subprocess.run([program, "-L"], capture_output=True, encoding="utf-8", check=False).stdout.splitlines()
+    return [str(number) for number in range(sum(line.startswith("GPU ") for line in lines))]
 
 
 def run_engine(command: Sequence[str], folder: Path) -> None:
@@ -129,12 +117,10 @@ def run_engine(command: Sequence[str], folder: Path) -> None:
     try:
         engine.wait()
     except BaseException:
-        for name, patience in PATIENCE.items():
-            try:
-                os.killpg(engine.pid, getattr(signal, name))
+        for number, patience in PATIENCE.items():
+            with contextlib.suppress(ProcessLookupError, PermissionError, subprocess.TimeoutExpired):
+                os.killpg(engine.pid, number)
                 engine.wait(patience)
-            except (ProcessLookupError, PermissionError, subprocess.TimeoutExpired):
-                continue
         raise
     finally:
         for number, handler in before.items():

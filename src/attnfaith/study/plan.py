@@ -19,7 +19,7 @@ from attnfaith import recipes, record
 from attnfaith.recipes import Recipe, RecipeError, library, section
 from attnfaith.record import model_fields, objective_fields
 from attnfaith.support.errors import cut, excerpt
-from attnfaith.support.files import read_object
+from attnfaith.support.files import RECORD, STATE, read_object
 
 
 LONGEST_NAME = 200
@@ -67,9 +67,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a study: its name, recipe and overrides, the cells whose runs it reads, the name of its block."""
+    """One run of a study: its name, folder, recipe and overrides, the cells whose runs it reads, and its block."""
 
     name: str
+    folder: Path
     recipe: str
     overrides: Sequence[str]
     after: Sequence[str] = ()
@@ -79,6 +80,16 @@ class Cell:
     def command(self) -> list[str]:
         """The command that makes the run, or goes on with it."""
         return [*TRAIN, "--config", self.recipe, "--resume_from_checkpoint", *self.overrides]
+
+    @property
+    def log(self) -> Path:
+        """The log, beside the folder."""
+        return self.folder.with_name(f"{self.name}.log")
+
+    def load_recipe(self) -> Recipe:
+        """Return the recipe. Raises RecipeError with the name of the cell for one that is missing or wrong."""
+        with recipes.named(f"cell {self.name}"):
+            return recipes.load(self.recipe, self.overrides)
 
 
 def read_study(path: Path) -> dict:
@@ -140,8 +151,7 @@ def cells(study: Mapping) -> list[Cell]:
     try:
         TopologicalSorter({cell.name: cell.after for cell in planned}).prepare()
     except CycleError as error:
-        circle = sorted(set(error.args[1]))
-        raise RecipeError(f"cells wait for one another in a circle, so none can start: {excerpt(circle, 300)}") from error
+        raise RecipeError(f"cells wait for one another in a circle: {excerpt(sorted(set(error.args[1])), 300)}") from error
     return planned
 
 
@@ -150,19 +160,19 @@ def _block_cells(study: Mapping, values, where: str) -> Iterator[Cell]:
     empty = [key for key, options in block.grid.items() if not options]
     if empty:
         raise RecipeError(f"{where}: grid.{empty[0]} is empty; give a list of one or more values")
-    prefix = block.name or Path(block.recipe).stem
+    prefix, output = block.name or Path(block.recipe).stem, study["output_dir"]
     for combination in itertools.product(*block.grid.values()):
         chosen = dict(zip(block.grid, combination, strict=True))
         name = "-".join([prefix, *map(str, combination)])
-        words = {**chosen, "output_dir": study["output_dir"]}
-        settings = {"report.page": False, **_fill(block.set, words, f"{where}, set"), **chosen}
-        settings |= {"output_dir": str(Path(study["output_dir"]) / name), "name": name}
+        filled = _fill({"set": block.set, "after": block.after}, {**chosen, "output_dir": output}, where)
+        folder = Path(output) / name
+        settings = {"report.page": False, **filled["set"], **chosen, "output_dir": str(folder), "name": name}
         # JSON is YAML that can be read in one way only: "yes" stays a text, and "a #1" keeps its end
         overrides = [f"--{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
-        yield Cell(name, block.recipe, overrides, _fill(block.after, words, f"{where}, after"), prefix)
+        yield Cell(name, folder, block.recipe, overrides, filled["after"], prefix)
 
 
-def _fill(value, words: Mapping[str, object], where: str):
+def _fill(value, words: Mapping[str, object], where: str) -> Any:
     """Return a value with each {key} in it replaced; lists and dictionaries item by item."""
     if isinstance(value, Mapping):
         return {key: _fill(item, words, where) for key, item in value.items()}
@@ -171,31 +181,22 @@ def _fill(value, words: Mapping[str, object], where: str):
     if not isinstance(value, str):
         return value
 
-    unknown = [key for key in re.findall(r"\{([^{}]*)\}", value) if key not in words]
-    if unknown:
-        raise RecipeError(f"{where}: {{{cut(unknown[0])}}} is no key of the block's grid; known: {', '.join(words)}")
-    return re.sub(r"\{([^{}]*)\}", lambda match: str(words[match[1]]), value)
+    def word(match: re.Match) -> str:
+        if match[1] not in words:
+            raise RecipeError(f"{where}: {{{cut(match[1])}}} is no key of the block's grid; known: {', '.join(words)}")
+        return str(words[match[1]])
+
+    return re.sub(r"\{([^{}]*)\}", word, value)
 
 
 def choose(planned: Sequence[Cell], pattern: str | None) -> list[Cell]:
     """Return the cells whose names match a shell pattern, and those they wait for. Raises RecipeError where none does."""
-    by_name = {cell.name: cell for cell in planned}
-    wanted = fnmatch.filter(by_name, pattern or "*")
-    if not wanted:
-        raise RecipeError(f"--only {pattern}: no cell has such a name; the study has {', '.join(by_name)}")
-    chosen = set()
-    while wanted:
-        name = wanted.pop()
-        if name not in chosen:
-            chosen.add(name)
-            wanted += by_name[name].after
+    chosen = set(fnmatch.filter([cell.name for cell in planned], pattern or "*"))
+    if not chosen:
+        raise RecipeError(f"--only {pattern}: no cell has such a name; the study has {', '.join(c.name for c in planned)}")
+    while more := {name for cell in planned if cell.name in chosen for name in cell.after} - chosen:
+        chosen |= more
     return [cell for cell in planned if cell.name in chosen]
-
-
-def load_recipe(cell: Cell) -> Recipe:
-    """Return the recipe of a cell. Raises RecipeError with the name of the cell for one that is missing or wrong."""
-    with recipes.named(f"cell {cell.name}"):
-        return recipes.load(cell.recipe, cell.overrides)
 
 
 def check_distinct(wanted: Mapping[str, Recipe]) -> None:
@@ -214,12 +215,11 @@ def complete(recipe: Recipe) -> bool:
     """Whether the recipe's folder holds its whole run, with a record made by this very recipe."""
     folder = Path(recipe.output_dir)
     try:
-        state = read_object(folder / "run.json")
-        schema = pq.read_schema(folder / "record.parquet")
+        state, schema = read_object(folder / STATE), pq.read_schema(folder / RECORD)
         parts = json.loads((schema.metadata or {}).get(b"attnfaith", b"[]"))
         same = [_deciding(recipes.build(part["recipe"])) for part in parts] == [_deciding(recipe)]
         if recipe.objective.base and same:
-            base = pq.read_schema(Path(recipe.objective.base) / "record.parquet")
+            base = pq.read_schema(Path(recipe.objective.base) / RECORD)
             same = state["base"]["weights (SHA-256)"] == json.loads(base.metadata[b"attnfaith"])[0]["model"]
     except (OSError, ValueError, KeyError, TypeError):  # absent, half-written, or of another version: to be run
         return False

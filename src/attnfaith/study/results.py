@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 
 import pandas as pd
@@ -19,22 +18,16 @@ import pyarrow.parquet as pq
 from attnfaith import record
 from attnfaith.recipes import Recipe
 from attnfaith.reporting import save_figure, save_table
+from attnfaith.reporting.analysis import Analysis
 from attnfaith.reporting.cells import Cell as MeasuredCell
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.html import Grid, template
+from attnfaith.reporting.html import template
 from attnfaith.reporting.seed_tables import FORMATS, overview
-from attnfaith.reporting.study import (
-    DEFAULT,
-    analyse,
-    check_identities,
-    study_figures,
-    study_tables,
-)
-from attnfaith.study.execute import log_of
+from attnfaith.reporting.study import DEFAULT, analyse, check_identities, study_figures, study_tables
 from attnfaith.study.plan import Cell, complete
 from attnfaith.support.errors import counted
 from attnfaith.support.escaping import markdown_table
-from attnfaith.support.files import is_locked, read_object, write_atomically
+from attnfaith.support.files import RECORD, STATE, is_locked, read_object, write_atomically
 
 
 # in a log; a progress bar that was not at its end stands before the error on its line
@@ -43,48 +36,38 @@ PROVENANCE = ("version", "commit", "dirty", "libraries", "python", "device")
 """The keys of a record's provenance that tell apart how cells were made."""
 
 
-class Results(NamedTuple):
-    """The files in the folder of results, by name: tables, grids and figures without ending, texts with it; the measured
-    cells.
-    """
-
-    tables: Mapping[str, pd.DataFrame]
-    grids: Mapping[str, Grid]
-    texts: Mapping[str, str]
-    figures: Sequence[str]
-    measured: Sequence[MeasuredCell]
-
-
-def cells_table(study: Mapping, planned: Sequence[Cell], wanted: Mapping[str, Recipe]) -> pd.DataFrame:
+def cells_table(planned: Sequence[Cell], wanted: Mapping[str, Recipe]) -> pd.DataFrame:
     """Return a row for each planned cell: cell, block, status, n (texts measured) and reason (why it is not complete).
 
     status: complete, running, failed (its log holds an error), stopped, or not run.
     """
     rows, ready = [], {name for name, recipe in wanted.items() if complete(recipe)}
     for cell in planned:
-        folder, log = Path(wanted[cell.name].output_dir), log_of(study, cell.name)
-        row = {"cell": cell.name, "block": cell.block, "status": "not run", "n": math.nan, "reason": ""}
+        status, n, reason = "not run", math.nan, ""
         if cell.name in ready:
-            row |= {"status": "complete", "n": pq.read_metadata(folder / "record.parquet").num_rows}
-        elif log.is_file():
-            text = log.read_bytes()[-8192:].decode("utf-8", "replace")
+            status, n = "complete", pq.read_metadata(cell.folder / RECORD).num_rows
+        elif cell.log.is_file():
+            text = cell.log.read_bytes()[-8192:].decode("utf-8", "replace")
             lines = [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]  # a progress bar's too
             errors = [match[1] or match[2] for match in map(ERROR.search, lines) if match]
-            status = "running" if is_locked(folder) else "failed" if errors else "stopped"
-            row |= {"status": status, "reason": ["", *(errors if status == "failed" else lines)][-1]}
+            status = "running" if is_locked(cell.folder) else "failed" if errors else "stopped"
+            reason = ["", *(errors if status == "failed" else lines)][-1]
         elif needed := [name for name in cell.after if name not in ready]:
-            row["reason"] = f"it needs {', '.join(needed)}"
-        rows.append(row)
+            reason = f"it needs {', '.join(needed)}"
+        rows.append({"cell": cell.name, "block": cell.block, "status": status, "n": n, "reason": reason})
     return pd.DataFrame(rows).astype({"n": "Int64"})
 
 
-def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: bool = False) -> Results:
-    """Write tables, figures and texts from the records alone; return their names.
+def write_tables(
+    study: Mapping, folders: Mapping[str, Path], *, mix_versions: bool = False
+) -> tuple[Analysis, list[MeasuredCell]]:
+    """Write tables, figures and texts from the records alone; return them, those of the study's analysis among them, and the
+    cells that were measured.
 
     Raises RecordError where different versions of the package measured the records, unless mix_versions, and where two have
     one identity.
     """
-    records = {name: record.load(folder / "record.parquet") for name, folder in folders.items()}
+    records = {name: record.load(folder / RECORD) for name, folder in folders.items()}
     if not mix_versions:
         remedy = "delete their record.parquet and run the study again, or take all as they are with --mix-versions"
         record.check_one_version(records.values(), remedy=remedy)
@@ -94,20 +77,20 @@ def write_tables(study: Mapping, folders: Mapping[str, Path], *, mix_versions: b
     names, output = study.get("tables", DEFAULT), Path(study["results"])
     tables = study_tables(measured, names)
     analysis = analyse(study, measured, tables)
-    tables = {**tables, **analysis.tables}
-    figures = {**study_figures(measured, names), **analysis.figures}
-    for name, table in tables.items():
-        save_table(table, output / name)
     texts = {**analysis.texts}
     for name, grid in analysis.grids.items():
         numeric = [place >= grid.heads for place in range(len(grid.columns))]
         texts[f"{name}.md"] = markdown_table([grid.columns, *grid.rows], numeric=numeric)
+    figures = {**study_figures(measured, names), **analysis.figures}
+    tables = {**tables, **analysis.tables}
+    for name, table in tables.items():
+        save_table(table, output / name)
     for name, text in texts.items():
         write_atomically(output / name, text)
     for name, figure in figures.items():
         save_figure(figure, output / "figures" / name, ["png"], dpi=90)  # small enough for a repository to keep
         save_figure(figure, output / "figures" / name, ["pdf"])
-    return Results(tables, analysis.grids, texts, [*figures], measured)
+    return Analysis(tables, analysis.grids, texts, figures), measured
 
 
 def write_provenance(study: Mapping, planned: int, folders: Mapping[str, Path]) -> Path:
@@ -117,28 +100,30 @@ def write_provenance(study: Mapping, planned: int, folders: Mapping[str, Path]) 
     it went on. made_by: for each distinct provenance (`PROVENANCE`), it and how many cells have it, the most common first.
     One entry whose dirty is false shows that everything beside this file comes from one commit.
     """
-    counts, seconds = Counter(), 0.0
+    counts = Counter()
     for folder in folders.values():
-        seconds += read_object(folder / "run.json").get("seconds", 0.0)
-        for part in record.settings(pq.read_schema(folder / "record.parquet").empty_table()):
+        for part in record.settings(pq.read_schema(folder / RECORD).empty_table()):
             entry = {name: (part.get("provenance") or {}).get(name) for name in PROVENANCE}
             counts[json.dumps(entry, sort_keys=True)] += 1
     content = {
         "cells": {"planned": planned, "complete": len(folders)},
-        "seconds": round(seconds, 1),
+        "seconds": round(sum(read_object(folder / STATE).get("seconds", 0.0) for folder in folders.values()), 1),
         "made_by": [{"cells": count, **json.loads(entry)} for entry, count in counts.most_common()],
     }
     return write_atomically(Path(study["results"]) / "made.json", json.dumps(content, indent=1) + "\n")
 
 
-def write_page(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path], written: Results) -> Path:
+def write_page(
+    study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path], written: Analysis, measured: Sequence[MeasuredCell]
+) -> Path:
     """Write <results>/index.html, and the wide tables as Markdown, LaTeX and CSV into <results>/wide.
 
-    cells: `cells_table`. folders: those of complete cells, by name. Returns the path of the page.
+    cells: `cells_table`. folders: those of complete cells, by name. written, measured: of `write_tables`. Returns the path
+    of the page.
     """
     output = Path(study["results"])
     grids = []
-    for table in overview(written.measured):
+    for table in overview(measured):
         for kind in ("markdown", "latex", "csv"):
             write_atomically(output / "wide" / f"{table.name}{FORMATS[kind]}", table.formatted(kind))
         grids.append(replace(table.grid, stem=f"wide/{table.name}"))
@@ -150,8 +135,8 @@ def write_page(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path],
     counts = Counter(cells["status"])
     lead = [f"Complete: {counts['complete']} of {counted(len(lines), 'cell')}."]
     lead += [f"{counts[status]} {status}." for status in ("failed", "stopped", "not run") if counts[status]]
-    datasets = dict.fromkeys(cell.identity.dataset for cell in written.measured)
-    seeds = sorted({cell.identity.seed for cell in written.measured})
+    datasets = dict.fromkeys(cell.identity.dataset for cell in measured)
+    seeds = sorted({cell.identity.seed for cell in measured})
     lead.append(f"Data sets: {', '.join(datasets)}. Seeds: {', '.join(map(str, seeds))}.")
     html = template("study.html.j2").render(
         title=f"Study: {output.parent.name if output.name == 'results' else output.name}",

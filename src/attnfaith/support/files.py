@@ -48,31 +48,28 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     `path` is the old file or the whole new one at any moment, also after a loss of power: the content is on the disk before
     the name is. Raises FileError where it cannot be written; the old file then stays.
     """
-    path, temporary = Path(path), None
-    try:
+    path = Path(path)
+    with _named(path, "written"), contextlib.ExitStack() as stack:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        stack.callback(Path(name).unlink, missing_ok=True)
         os.close(handle)
-        temporary = Path(name)
-        yield temporary
-        with open(temporary, "rb+") as stream:
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes files only their owner can read; what is written here is for readers
-        os.replace(temporary, path)
-    except BaseException as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and not isinstance(error, FileError):
-            raise _refusal(path, "written", error) from error
-        raise
+        yield Path(name)
+        _sync(name)
+        os.chmod(name, 0o644)  # mkstemp makes files only their owner can read; what is written here is for readers
+        os.replace(name, path)
 
 
 def sync_folder(folder: str | os.PathLike) -> None:
     """Wait until all files of a folder are on the disk: before the folder gets its name."""
     for path in Path(folder).rglob("*"):
         if path.is_file():
-            with open(path, "rb+") as stream:
-                os.fsync(stream.fileno())
+            _sync(path)
+
+
+def _sync(path: str | os.PathLike) -> None:
+    with open(path, "rb+") as stream:
+        os.fsync(stream.fileno())
 
 
 def write_atomically(path: str | os.PathLike, content: bytes | str) -> Path:
@@ -85,9 +82,10 @@ def write_atomically(path: str | os.PathLike, content: bytes | str) -> Path:
 def read_object(path: str | os.PathLike) -> dict:
     """Return the keys and values in a JSON file. Raises FileError where it cannot be read or holds anything else."""
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise _refusal(path, "read", error) from error
+        with _named(path, "read"):
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileError:
+        raise
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path} cannot be read: it is no JSON ({excerpt(error)})") from error
     if not isinstance(content, dict):
@@ -102,17 +100,15 @@ def folder_lock(folder: str | os.PathLike, work: str) -> Iterator[None]:
     work: what holds it, in words, for the message that another process gets ("a training"). Raises FileError where another
     process holds it, or the lock cannot be made.
     """
-    path = Path(folder) / LOCK
-    holder = path.with_name(f"{LOCK}.holder")
+    lock = FileLock(Path(folder) / LOCK)
+    holder = Path(f"{lock.lock_file}.holder")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
-        lock.acquire(timeout=0)
+        with _named(folder, "locked"):
+            holder.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
     except Timeout as error:
         name = holder.read_text(encoding="utf-8") if holder.is_file() else "another process"
         raise FileError(f"{folder} is in use by {name}: wait for it, stop it, or give another folder") from error
-    except OSError as error:
-        raise _refusal(folder, "locked", error) from error
     try:
         holder.write_text(f"{work}, process {os.getpid()} on {platform.node()}", encoding="utf-8")
         yield
@@ -133,7 +129,14 @@ def is_locked(folder: str | os.PathLike) -> bool:
         return True
 
 
-def _refusal(path: str | os.PathLike, attempt: str, error: OSError) -> FileError:
-    refusal = FileError(f"{cut(os.fspath(path), 300)} cannot be {attempt}: {error.strerror or error}")
-    refusal.errno = error.errno
-    return refusal
+@contextlib.contextmanager
+def _named(path: str | os.PathLike, attempt: str) -> Iterator[None]:
+    """Turn an OSError within the block into a FileError that names the path."""
+    try:
+        yield
+    except (FileError, Timeout):
+        raise
+    except OSError as error:
+        refusal = FileError(f"{cut(os.fspath(path), 300)} cannot be {attempt}: {error.strerror or error}")
+        refusal.errno = error.errno
+        raise refusal from error

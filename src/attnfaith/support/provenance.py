@@ -7,6 +7,7 @@ import functools
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -41,37 +42,26 @@ def collect(*, seed: int, data: dict | None = None, device: str | None = None) -
 
 @functools.cache
 def checkout(package: Path = Path(__file__).parents[1]) -> tuple[str | None, bool | None]:
-    """Return the commit of the checkout that tracks the package's files, and whether they differ; (None, None) without it.
-
-    Of the state at the first call in a process.
+    """Return the commit of the checkout that tracks the package's files, and whether they differ, as at the first call;
+    (None, None) without it.
     """
-
-    def git(*arguments: str) -> str | None:
-        # a hook that runs this has set where git looks
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        try:
-            done = subprocess.run(
-                ["git", "-C", str(package), *arguments], capture_output=True, encoding="utf-8", env=environment, timeout=60
-            )
-        except (OSError, subprocess.SubprocessError):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    # an installed package may lie inside somebody's checkout without being part of it
-    if git("ls-files", "--error-unmatch", "__init__.py") is None:
+    # a hook that runs this has set where git looks
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    how = {"cwd": package, "env": environment, "capture_output": True, "encoding": "utf-8", "check": True, "timeout": 60}
+    try:
+        # an installed package may lie inside somebody's checkout without being part of it
+        subprocess.run(["git", "ls-files", "--error-unmatch", "__init__.py"], **how)
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], **how).stdout.strip()
+        return commit, bool(subprocess.run(["git", "status", "--porcelain", "--", "."], **how).stdout)
+    except (OSError, subprocess.SubprocessError):
         return None, None
-    changed = git("status", "--porcelain", "--", ".")
-    return git("rev-parse", "HEAD"), None if changed is None else bool(changed)
 
 
+@functools.cache
 def libraries() -> dict[str, str]:
     """Return the versions of the installed libraries that numbers depend on."""
-    return {name: version for name in LIBRARIES if (version := _version(name)) is not None}
-
-
-@functools.cache  # as it is imported: each is read from a file of a thousand lines
-def _version(library: str) -> str | None:
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError:
-        return None
+    versions = {}
+    for name in LIBRARIES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
