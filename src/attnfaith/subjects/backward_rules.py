@@ -10,7 +10,7 @@ Shapes: B instances, L input positions, E embedding, C classes, K numbers that a
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -176,8 +176,7 @@ def _rms_norm(values, shape, weight=None, eps=None):
     return result if weight is None else result * weight
 
 
-@dataclass(frozen=True)
-class Shares:
+class Shares(NamedTuple):
     """values (B,K): what is explained. per_position (B,K,L): the share of each input position, 0 behind shorter texts. In
     float64. The rest of a value is the share of biases and, for inputs "table", of positions.
     """
@@ -187,50 +186,44 @@ class Shares:
 
 
 @torch.no_grad()
-def shares(subject, batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
+def shares(subject, batch, explain: Callable, rules: str, inputs: str = "layer") -> Shares:
     """The share of each input position in the numbers that are explained: gradient times input at `inputs`, under `rules`.
 
     explain(logits (n,C), rows (n,)) → (n,) or (n,K), the numbers of the instances `rows`. rules: "frozen" or "halved", which
-    halves the gradients of attention's products as well, see `Rules`; None: plain gradients. inputs: "layer", what the first
-    layer reads, or "table", the embeddings.
+    halves the gradients of attention's products as well, see `Rules`. inputs: "layer", what the first layer reads, or
+    "table", the embeddings.
     """
-    count, width = batch["input_ids"].shape
-    values = per_position = None
-    for rows, length in subject.groups(batch):
-        numbers, group_shares = _shares(subject, batch.take(rows, length), rows, explain, rules, inputs)
-        if values is None:
-            values = numbers.new_zeros(count, numbers.shape[1])
-            per_position = group_shares.new_zeros(count, numbers.shape[1], width)
-        values[rows] = numbers
-        per_position[rows, :, :length] = group_shares
-    return Shares(values, per_position)
+    groups, width, values, parts = subject.groups(batch), batch["input_ids"].shape[1], [], []
+    for rows, length in groups:
+        part = batch.take(rows, length)
+        arguments = subject.model_inputs(part)
+        with _differentiable(subject), frozen(subject.model), Rules(subject.model, rules), ExitStack() as stack:
+            if rules == "halved":
+                stack.enter_context(Hook(len(rows), HALVES, nothing))
+            if inputs == "table":
+                states = [subject.embed(part).detach().requires_grad_()]
+                stack.enter_context(Embedded(subject.vocabulary(), arguments["input_ids"], states[0]))
+            else:
+                states = stack.enter_context(cut(subject))
+            numbers = explain(widened(subject.model(**arguments).logits), rows)
+            numbers, leaf = numbers.reshape(len(rows), -1), states[-1]
+            slopes = [
+                torch.autograd.grad(number.sum(), [leaf], retain_graph=True, materialize_grads=True)[0]
+                for number in numbers.unbind(1)
+            ]
+        products = torch.stack([(widened(leaf) * widened(slope)).sum(-1, dtype=torch.float64) for slope in slopes], 1)
+        products = products.masked_fill(arguments["attention_mask"].unsqueeze(1) == 0, 0)
+        values.append(numbers.double())
+        parts.append(torch.nn.functional.pad(products, (0, width - length)))
+    back = torch.cat([rows for rows, _ in groups]).argsort()
+    return Shares(torch.cat(values)[back], torch.cat(parts)[back])
 
 
-def _shares(subject, batch, rows: torch.Tensor, explain: Callable, rules: str | None, inputs: str):
-    """The numbers (n,K) of instances that are read together, and the shares (n,K,L) of their positions."""
-    model, arguments = subject.model, subject.model_inputs(batch)
-    with ExitStack() as stack:
-        stack.enter_context(subject.evaluating())
-        stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # it refuses backward passes in eval mode
-        stack.enter_context(torch.enable_grad())
-        stack.enter_context(frozen(model))
-        if rules is not None:
-            stack.enter_context(Rules(model, rules))
-        if rules == "halved":
-            stack.enter_context(Hook(len(rows), HALVES, nothing))
-        if inputs == "table":
-            found = [subject.embed(batch).detach().requires_grad_()]
-            stack.enter_context(Embedded(subject.vocabulary(), arguments["input_ids"], found[0]))
-        else:
-            found = stack.enter_context(cut(subject))
-        numbers = explain(widened(model(**arguments).logits), rows)
-        numbers = numbers.unsqueeze(1) if numbers.dim() == 1 else numbers
-        leaf, parts = found[-1], []
-        for number in numbers.unbind(1):
-            (slope,) = torch.autograd.grad(number.sum(), [leaf], retain_graph=True, materialize_grads=True)
-            parts.append((widened(leaf.detach()) * widened(slope)).sum(-1, dtype=torch.float64))
-    mask = arguments["attention_mask"].bool().unsqueeze(1)
-    return numbers.detach().double(), torch.stack(parts, 1).masked_fill(~mask, 0)
+@contextmanager
+def _differentiable(subject) -> Iterator[None]:
+    """Within, gradients can be taken of a model in eval mode; of its LSTMs cuDNN would take none."""
+    with subject.evaluating(), torch.backends.cudnn.flags(enabled=False), torch.enable_grad():
+        yield
 
 
 @contextmanager
@@ -253,31 +246,25 @@ def cut(subject) -> Iterator[list[torch.Tensor]]:
         handle.remove()
 
 
-def check_rules(subject, text: dict) -> None:
-    """Raise SubjectError where a model under the rule "frozen" is not affine in the embeddings of a text (1,L)."""
-    model, leaf = subject.model, subject.embed(text).detach().requires_grad_()
-    with subject.evaluating(), torch.backends.cudnn.flags(enabled=False), torch.enable_grad():
-        with Rules(model), Embedded(subject.vocabulary(), text["input_ids"], leaf):
-            logits = model(**text).logits
-            weights = torch.linspace(1, 2, logits.numel(), dtype=logits.dtype, device=logits.device).view_as(logits)
-            (slope,) = torch.autograd.grad((logits * weights).sum(), [leaf], create_graph=True, allow_unused=True)
-        if slope is None or not slope.requires_grad:
-            return
-        (second,) = torch.autograd.grad((slope * leaf.detach()).sum(), [leaf], materialize_grads=True)
-    if float(second.abs().max()) > max(SAME, 8 * precision(model)) * float(slope.detach().abs().max()):
-        raise SubjectError(
-            f"{type(model).__name__} is not linear with its attention, divisors and activations held fixed: a part of it is "
-            "something else, for which there is no rule"
-        )
-
-
-def check_first_layer(subject, text: dict) -> None:
-    """Raise SubjectError where the first layer of a model does not read one vector for each token of a text (1,L), or logits
-    depend on tokens by another way.
+def check_rules(subject, text: dict, inputs: str) -> None:
+    """Raise SubjectError where a model under the rule "frozen" is not affine in the embeddings of a text (1,L), and, for
+    inputs "layer", where its first layer does not read one vector for each token, or logits depend on tokens another way.
     """
-    if not subject.sites.blocks or not _reads_tokens(subject, text):
+    model, leaf = subject.model, subject.embed(text).detach().requires_grad_()
+    with _differentiable(subject), Rules(model), Embedded(subject.vocabulary(), text["input_ids"], leaf):
+        logits = model(**text).logits
+        weights = torch.linspace(1, 2, logits.numel(), dtype=logits.dtype, device=logits.device).view_as(logits)
+        (slope,) = torch.autograd.grad((logits * weights).sum(), [leaf], create_graph=True, materialize_grads=True)
+        if slope.requires_grad:
+            (second,) = torch.autograd.grad((slope * leaf.detach()).sum(), [leaf], materialize_grads=True)
+            if float(second.abs().max()) > max(SAME, 8 * precision(model)) * float(slope.detach().abs().max()):
+                raise SubjectError(
+                    f"{type(model).__name__} is not linear with its attention, divisors and activations held fixed: a part "
+                    "of it is something else, for which there is no rule"
+                )
+    if inputs == "layer" and not (subject.sites.blocks and _reads_tokens(subject, text)):
         raise SubjectError(
-            f"the first layer of {type(subject.model).__name__} does not read one vector for each token, or is not all that "
+            f"the first layer of {type(model).__name__} does not read one vector for each token, or is not all that "
             "reads them: take inputs='table'"
         )
 

@@ -100,17 +100,13 @@ class ModelSubject:
         """None: places of attention are input positions."""
         return None
 
-    def digest(self) -> str:
-        """SHA-256 of the weights and of the keys of the configuration that change what the model computes."""
-        return hash_of_model(self.model).hexdigest()
-
-
-def hash_of_model(model):
-    """A SHA-256 object over a model's weights and the keys of its configuration that change what it computes."""
-    digest = hash_of_weights(model)
-    config = {key: value for key, value in model.config.to_dict().items() if key not in LEFT_OUT}
-    digest.update(json.dumps(config, sort_keys=True, default=str).encode())
-    return digest
+    def digest(self, more: str = "") -> str:
+        """SHA-256 of the weights, of the keys of the configuration that change what the model computes, and of `more`."""
+        digest = hash_of_weights(self.model)
+        config = {key: value for key, value in self.config.to_dict().items() if key not in LEFT_OUT}
+        digest.update(json.dumps(config, sort_keys=True, default=str).encode())
+        digest.update(more.encode())
+        return digest.hexdigest()
 
 
 def precision(model) -> float:
@@ -126,7 +122,7 @@ def tolerance_of(model) -> float:
 
 
 def check_finite(model) -> None:
-    """Raise SubjectError for a weight that is not finite; each value is looked at only where their sum overflows."""
+    """Raise SubjectError for a weight that is not finite."""
     for name, values in model.state_dict().items():
         if values.is_floating_point() and not values.sum().isfinite() and not values.isfinite().all():
             raise SubjectError(
@@ -184,7 +180,7 @@ def unwrapped(model):
     Raises SubjectError for weights made in inference mode, and for adapters that cannot be merged.
     """
     while isinstance(model, PARALLEL) or hasattr(model, "_orig_mod"):
-        model = model.module if isinstance(model, PARALLEL) else model._orig_mod
+        model = getattr(model, "_orig_mod", None) or model.module
     if not isinstance(model, torch.nn.Module):
         return model
     if any(values.is_inference() for values in model.parameters()):
@@ -236,27 +232,26 @@ def frozen(model) -> Iterator[None]:
 def configurations(model) -> list:
     """The different configurations of a model and of its parts, outer ones first."""
     waiting = [module.config for module in model.modules() if hasattr(type(module), "set_attn_implementation")]
-    different = {}
     for config in waiting:  # grows as it goes
-        different[id(config)] = config
-        parts = (getattr(config, name, None) for name in config.sub_configs)
-        waiting += [part for part in parts if part is not None]
-    return list(different.values())
+        waiting += filter(None, (getattr(config, name, None) for name in config.sub_configs))
+    return list({id(config): config for config in waiting}.values())
 
 
 @contextmanager
 def configured(configs: list, **values) -> Iterator[None]:
     """Within, `configurations` have these values; after it their own."""
     own = [(config, name, getattr(config, name, value)) for name, value in values.items() for config in configs]
-    try:
-        for config, name, value in own:
-            if value != values[name]:
-                setattr(config, name, values[name])
-        yield
-    finally:
-        for config, name, value in own:  # the outer one sets those within it: so they come after it
+
+    def change(others) -> None:
+        for config, name, value in others:  # the outer one sets those within it: so they come after it
             if getattr(config, name, value) != value:
                 setattr(config, name, value)
+
+    try:
+        change((config, name, values[name]) for config, name, _ in own)
+        yield
+    finally:
+        change(own)
 
 
 def eager(model):

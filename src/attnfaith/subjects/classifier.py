@@ -7,7 +7,6 @@ heads, C classes, N copies of instances, E embedding, D the size of a head's val
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
 
 import torch
 
@@ -15,7 +14,7 @@ from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.models import SelfAttentionClassifierConfig
 from attnfaith.subjects.attention import HELD, Edit, Embedded, Hook, Read, joined, lengths_of, map_products, nothing, widened
-from attnfaith.subjects.backward_rules import Shares, check_first_layer, check_rules, shares
+from attnfaith.subjects.backward_rules import Shares, check_rules, shares
 from attnfaith.subjects.base import (
     EAGER,
     ModelSubject,
@@ -23,7 +22,6 @@ from attnfaith.subjects.base import (
     check_ids,
     configurations,
     configured,
-    hash_of_model,
     position_limit,
     separates,
     tolerance_of,
@@ -75,7 +73,7 @@ class SelfAttention(ModelSubject):
         problem = getattr(self.config, "problem_type", None)
         values = problem == "regression" or self.num_labels < 2
         self.output = "labels" if problem == "multi_label_classification" else "values" if values else "classes"
-        self.configurations = configurations(self.model)
+        self.configurations, self._suited = configurations(self.model), set()  # inputs whose rules were checked
         self.sites = checked(Texts(self))
         self.reduction.check(self.sites.heads, self.sites.lacks)
 
@@ -420,21 +418,13 @@ class SelfAttention(ModelSubject):
 
     # ---------------------------------------------------------------------------------------- rules of the backward pass
 
-    @cached_property
-    def _follows_rules(self) -> bool:
-        check_rules(self, Texts(self).inputs[0])
-        return True
-
-    @cached_property
-    def _has_first_layer(self) -> bool:
-        check_first_layer(self, Texts(self).inputs[0])
-        return True
-
     def check_rules(self, inputs: str = "layer") -> None:
         """Raise SubjectError, from a random text, where the rules do not suit the model, or its first layer `inputs`."""
-        _ = self._follows_rules and (inputs == "table" or self._has_first_layer)  # the first time they check
+        if inputs not in self._suited:
+            check_rules(self, Texts(self).inputs[0], inputs)
+            self._suited.add(inputs)
 
-    def relevance(self, batch: Batch, explain: Callable, rules: str | None = None, inputs: str = "layer") -> Shares:
+    def relevance(self, batch: Batch, explain: Callable, rules: str, inputs: str = "layer") -> Shares:
         """Gradient times input, by rules, of explain(logits (n,C), rows (n,)) → (n,) or (n,K) ("backward rules")."""
         return shares(self, batch, explain, rules, inputs)
 
@@ -459,6 +449,4 @@ class SelfAttention(ModelSubject):
 
     def digest(self) -> str:
         """Of weights, configuration and reduction."""
-        digest = hash_of_model(self.model)
-        digest.update(repr(self.reduction).encode())
-        return digest.hexdigest()
+        return super().digest(repr(self.reduction))

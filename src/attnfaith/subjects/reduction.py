@@ -12,7 +12,8 @@ import torch
 from attnfaith.subjects.protocol import SubjectError
 
 
-WAYS = ("mean", "rollout")
+NAMED = {"last": {}, "mean": {}, "all": {"layers": "all"}, "rollout": {"way": "rollout"}}
+"""The fields of reductions that have a name."""
 
 
 @dataclass(frozen=True)
@@ -31,25 +32,22 @@ class Reduction:
     head: int | None = None
 
     def __post_init__(self):
-        if self.way not in WAYS:
-            raise SubjectError(f"reduction {self.way!r} does not exist; choose one of {', '.join(WAYS)}")
-        if self.layers not in ("last", "all") and not (type(self.layers) is int and self.layers >= 0):
-            raise SubjectError(f"layers={self.layers!r}; give 'last', 'all', or the number of a layer from 0 on")
-        if self.head is not None and not (type(self.head) is int and self.head >= 0):
-            raise SubjectError(f"head={self.head!r}; give the number of a head from 0 on, or None for the mean of all")
-        if self.way != "mean" and (self.layers, self.head) != ("last", None):
-            raise SubjectError(f"reduction {self.way!r} takes all layers and heads: leave layers and head out")
+        numbers = [value for value in (self.layers, self.head) if value not in ("last", "all", None)]
+        sound = self.way in ("mean", "rollout") and all(type(number) is int and number >= 0 for number in numbers)
+        if not sound or (self.way == "rollout" and (self.layers, self.head) != ("last", None)):
+            raise SubjectError(
+                f"there is no {self}: give layers='last', 'all' or the number of a layer, and head=None or the number of a "
+                "head, both from 0 on; or way='rollout' alone, which takes all layers and heads"
+            )
 
     @classmethod
     def of(cls, value) -> "Reduction":
         """Return a Reduction as it is, or that of "last", "all", "rollout" or {"layers": …, "head": …, "way": …}."""
-        names = {"last": cls(), "all": cls(layers="all"), "rollout": cls("rollout"), "mean": cls()}
         if isinstance(value, cls):
             return value
-        if isinstance(value, dict) and set(value) <= {"way", "layers", "head"}:
-            return cls(**value)
-        if isinstance(value, str) and value in names:
-            return names[value]
+        fields = NAMED.get(value) if isinstance(value, str) else value
+        if isinstance(fields, dict) and set(fields) <= {"way", "layers", "head"}:
+            return cls(**fields)
         raise SubjectError(
             f"attention={value!r} is no reduction; give 'last', 'all', 'rollout', or {{'layers': 'last', 'all' or a number, "
             "'head': a number}"
@@ -84,14 +82,9 @@ class Reduction:
         They are over all input positions, markers included; of an instance without a row that matters NaN.
         """
         layers = [heads.mean(1) if self.head is None else heads[:, self.head] for heads in maps]
-        weights = sum(layers) / len(layers) if self.way == "mean" else rollout(layers)
+        if self.way == "mean":
+            weights = sum(layers) / len(layers)
+        else:
+            identity = torch.eye(layers[0].shape[1], dtype=layers[0].dtype, device=layers[0].device)
+            weights = functools.reduce(lambda whole, mixed: mixed @ whole, [(identity + layer) / 2 for layer in layers])
         return (weights * rows.unsqueeze(2)).sum(1) / rows.sum(1, keepdim=True)
-
-
-def rollout(layers: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The product over layers of (I + A) / 2, (B,L,L), of attentions A (B,L,L), the last one leftmost.
-
-    Source: Abnar & Zuidema 2020, section 3.
-    """
-    identity = torch.eye(layers[0].shape[1], dtype=layers[0].dtype, device=layers[0].device)
-    return functools.reduce(lambda whole, mixed: mixed @ whole, [(identity + layer) / 2 for layer in layers])
