@@ -13,8 +13,7 @@ from nbconvert import MarkdownExporter
 
 import attnfaith
 from attnfaith import cli, record
-from attnfaith.data.pairs import PAIRS
-from attnfaith.data.registry import DATASETS
+from attnfaith.data.registry import DATASETS, PAIRS
 from attnfaith.measurement import registry
 from attnfaith.subjects import CAPABILITIES
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES

@@ -9,8 +9,7 @@ import pytest
 
 from attnfaith import __version__, cli
 from attnfaith.cli import listing, setup
-from attnfaith.data.pairs import PAIRS
-from attnfaith.data.registry import DATASETS
+from attnfaith.data.registry import DATASETS, PAIRS
 from attnfaith.measurement.registry import names as all_measures
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS

@@ -8,8 +8,8 @@ import pytest
 from attnfaith.data import translation_tasks
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.pair_encoding import build_pair_tokenizer, encode_pairs, gold_matrix, linked_positions, pad_pairs
-from attnfaith.data.pairs import PAIRS, load_pairs, read_links
-from attnfaith.data.registry import get_entry
+from attnfaith.data.pairs import load_pairs, read_links
+from attnfaith.data.registry import PAIRS, get_entry
 from attnfaith.support.errors import DatasetError
 
 

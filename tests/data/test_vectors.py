@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnfaith.data.vectors import load_vectors, random_vectors
+from attnfaith.data.vectors import load_vectors
 from attnfaith.support.errors import DatasetError
 
 
@@ -33,16 +33,6 @@ def test_forms(tmp_path, name):
     matrix, present = load_vectors(write(tmp_path / name, text), VOCABULARY)
     assert matrix.dtype == np.float32 and present.dtype == bool
     assert np.array_equal(matrix, EXPECTED) and present.tolist() == [False] * 4 + [True] * 3
-
-
-def test_missing_words_at_random(tmp_path):
-    path = write(tmp_path / "v.txt", "dog 1 2 3\n<pad> 4 4 4\n")
-    words = {word: row for row, word in enumerate(["<pad>", "dog", *(f"w{i}" for i in range(4000))])}
-    matrix, present = load_vectors(path, words, missing="random", std=0.1, seed=3)
-    assert matrix[0].tolist() == [0, 0, 0] and matrix[1].tolist() == [1, 2, 3]
-    assert present.tolist() == [False, True] + [False] * 4000
-    assert matrix[2:].std() == pytest.approx(0.1, rel=0.05)
-    assert np.array_equal(matrix[2:], random_vectors(4002, 3, 0.1, seed=3)[2:])
 
 
 @pytest.mark.parametrize(

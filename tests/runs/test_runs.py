@@ -115,7 +115,7 @@ def test_word_vectors_of_the_data_root_and_pairs_of_texts(tiny_recipe, tmp_path,
     path.write_text("kitchen 1 2 3 4\ngarden -1 -2 -3 -4\nzebra 9 9 9 9\n")
     monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path / "data"))
     training = {"training__num_train_epochs": 1, "training__learning_rate": 1e-9, "training__weight_decay": 0.0}
-    vectors = {"data__vectors": "vectors/tiny.vec", "data__missing_vectors": "random", "model__embedding_std": 0.5}
+    vectors = {"data__vectors": "vectors/tiny.vec", "model__embedding_std": 0.5}
     texts = [f"the {place} is {row}," for row in range(30) for place in ("kitchen", "garden")]
     rows = [(text, "where ?", text.split()[1]) for text in texts]
     pd.DataFrame(rows, columns=["text", "asked", "label"]).to_csv(tmp_path / "rooms.csv", index=False)
@@ -126,11 +126,13 @@ def test_word_vectors_of_the_data_root_and_pairs_of_texts(tiny_recipe, tmp_path,
     table = model.get_input_embeddings().weight.detach()
     assert table.shape == (len(words), 4) and model.config.embedding_size == 4
     torch.testing.assert_close(table[words["kitchen"]], torch.tensor([1.0, 2, 3, 4]), atol=1e-4, rtol=0)
-    rest = [row for word, row in words.items() if word not in ("kitchen", "garden", "<pad>")]
-    assert float(table[rest].std()) == pytest.approx(0.5, abs=0.1)
+    rest = [row for word, row in words.items() if word not in ("kitchen", "garden")]
+    assert float(table[rest].abs().max()) < 1e-4, "zeros, as in the papers"
     table = record.load(tmp_path / "run" / "record.parquet")
     (cell,) = split_cells(table)
-    assert cell.heading["vectors"] == f"pretrained({file_digest(path)})" and cell.heading["projection"] == "sparsegen(0.5)"
+    assert (
+        cell.heading["vectors"] == f"pretrained({file_digest(path)[:12]})" and cell.heading["projection"] == "sparsegen(0.5)"
+    )
     assert {len(row) for row in record.rows(table, "probs")} == {2} and "query_tokens" in table.column_names
 
 
@@ -239,12 +241,12 @@ OCCLUDED = {"measure__producers": ["occlusion"], "measure__options": {"occlusion
     [
         ({"measure__producers": ["gradients"]}, NO_FOLDER, "no measure is called"),
         ({"measure__split": "dev"}, NO_FOLDER, "measure.split='dev': Input should be 'train', 'validation' or 'test'"),
-        ({"model__encoder": "rnn"}, NO_FOLDER, "encoder='rnn' is not known"),
+        ({"model__encoder": "rnn"}, NO_FOLDER, "encoder='rnn': choose one of"),
         ({"data__name": "sst3"}, NO_FOLDER, "Unknown data set 'sst3'"),
-        ({"data__arguments": {"lenght": [4, 8]}}, NO_TRAINING, "does not know .*lenght"),
-        ({"data__vectors": "nowhere.vec"}, NO_TRAINING, "no vector file nowhere.vec"),
+        ({"data__arguments": {"lenght": [4, 8]}}, NO_TRAINING, "lenght=.*the arguments are sizes"),
+        ({"data__vectors": "nowhere.vec"}, NO_TRAINING, "nowhere.vec cannot be read"),
         ({"data__arguments__sizes": {"train": 1}}, NO_TRAINING, "no training instance of class"),
-        ({"data__arguments__sizes": {"validation": 1}}, NO_TRAINING, "roc_auc is not defined"),
+        ({"data__arguments__sizes": {"validation": 1}}, NO_TRAINING, "roc_auc needs two classes"),
         ({"measure__producers": ["exact_contribution"], "model__readout": "tanh"}, NO_TRAINING, "needs 'affine read-out'"),
         (OCCLUDED, NO_TRAINING, "'occlusion': target=5: the model has no class 5"),
     ],

@@ -61,16 +61,14 @@ def _parts(module: str) -> Lines:
 
 
 def _data_sets() -> Lines:
-    from attnfaith.data.pairs import PAIRS
-    from attnfaith.data.registry import DATASETS
+    from attnfaith.data.registry import DATASETS, PAIRS
 
     for name, entry in (DATASETS | PAIRS).items():
-        gold = getattr(entry, "gold", None)
-        if gold is None:
-            facts = ["pairs" if entry.pair else "texts", ", ".join(map(str, entry.label_names))]
+        if entry.gold:
+            facts = ["sentence pairs", f"links {entry.gold.partition(':')[0]}"]
         else:
-            facts = ["sentence pairs", f"links {gold.partition(':')[0]}"]
-        place = "generated" if entry.built_in else getattr(entry, "hub_id", None) or "files of your own"
+            facts = ["pairs" if entry.pair else "texts", ", ".join(entry.label_names)]
+        place = "generated" if entry.built_in else entry.hub_id or "files of your own"
         yield name, " · ".join(filter(None, (*facts, place, entry.citation)))
 
 

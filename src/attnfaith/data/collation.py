@@ -62,20 +62,6 @@ def keep_positions(batch: Mapping, stays, pad_token_id: int = 0) -> dict:
     return moved
 
 
-def pad_attention(weights: Sequence[Sequence[float]], length: int, start: int = 1):
-    """Return attention weights, [T] for each text, at the places of a model's attention: a float32 tensor (B, length).
-
-    start: 1 where the text follows a begin marker; 0 for a hierarchical model, whose sentences have none. Markers, a second
-    text and padding get 0.
-    """
-    import torch
-
-    batch = torch.zeros(len(weights), length)
-    for row, values in zip(batch, weights, strict=True):
-        row[start : start + len(values)] = torch.as_tensor(values)
-    return batch
-
-
 def by_length(lengths, tokens: int, most: int | None = None):
     """Yield row numbers in batches of similar length, of at most `tokens` padded tokens, or one row, and `most` rows."""
     import numpy as np

@@ -321,17 +321,10 @@ def _split(
             raise DatasetError(f"no train text is left of {lacking}: give more, leave it out, or try another split_seed")
         if lacking:
             source.assumed.append(f"{split} has no text of {lacking}: there are few; --data.{split}_share gives it more")
-    rule = []
-    if published:
-        unit = "pairs" if pairs else "texts"
-        rule.append(f"{', '.join(published)} as published, less {unit} of training that another split has too")
+    rule = [f"{', '.join(published)} as published, less what another split has too"] if published else []
     if missing:
-        rule.append(
-            f"drawn at random{' of train' if published else ''} (seed {data.split_seed}) from the different "
-            f"{'first texts' if pairs else 'texts of each class'}: "
-            f"{', '.join(f'{shares[split]:.0%} {split}' for split in missing)}, the rest train; all rows of one "
-            f"{'first ' if pairs else ''}text, case and blanks aside, are in one of them"
-        )
+        drawn = ", ".join(f"{shares[split]:.0%} {split}" for split in missing)
+        rule.append(f"{drawn} drawn at random (seed {data.split_seed}) of the different {'first ' if pairs else ''}texts")
     return {split: splits[split] for split in SPLITS}, "; ".join(rule)
 
 

@@ -17,6 +17,7 @@ from attnfaith.support.errors import DatasetError, excerpt
 MARKER = -1
 """The word number of a position without a word."""
 UNCOUNTED = -100  # a label that is no target token
+SOURCE, TARGET = ("input_ids", "source_words", "tokens"), ("labels", "target_words", "target_tokens")
 
 
 def build_pair_tokenizer(texts: Iterable[str], *, vocabulary: str = "words", size: int | None = None, min_df: int = 1):
@@ -63,17 +64,13 @@ def encode_pairs(rows, tokenizer, *, max_length: int | None = None):
 
     max_length: pairs with a longer side are left out. Raises DatasetError as `encode_for_model`.
     """
-    import pyarrow as pa
-
-    names = ["instance_id", "input_ids", "source_words", "labels", "target_words"]
     encoded = encode_for_model(rows, tokenizer, max_source=None, max_target=None, end=tokenizer.eos_token_id)
-    table = encoded.data.table.select([*names, "length"])
-    if "links" in rows.column_names:
-        table = table.add_column(len(names), "links", rows.with_format("arrow")[:]["links"])
-    if max_length is not None:
-        sides = zip(encoded["input_ids"], encoded["labels"], strict=True)
-        table = table.filter(pa.array([max(map(len, row)) <= max_length for row in sides]))
-    return in_memory(table)
+    names = ["instance_id", "input_ids", "source_words", "labels", "target_words", "links", "length"]
+    encoded = encoded.select_columns([name for name in names if name in encoded.column_names])
+    if max_length is None:
+        return encoded
+    sides = zip(encoded["input_ids"], encoded["labels"], strict=True)
+    return encoded.select([row for row, pair in enumerate(sides) if max(map(len, pair)) <= max_length])
 
 
 def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: int | None, end: int | None):
@@ -84,50 +81,43 @@ def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: in
     `truncated`. end: id of the marker behind a target, added where the tokenizer adds none, so that the last word is read.
 
     Columns: instance_id; input_ids and source_words [L], labels and target_words [K], the word number of each position, -1
-    for none; tokens [T] and target_tokens [G], the words; length (L + K); truncated; gold_links [G][T], if there are links,
-    without those to words that were cut.
+    for none; tokens [T] and target_tokens [G], the words; length (L + K); truncated; links, and gold_links [G][T] without
+    those to words that were cut, if there are links.
 
     Raises DatasetError for a sentence without words, a word without tokens, and a tokenizer without an end of targets where
     `end` is None.
     """
     import pyarrow as pa
 
-    names = list(pairs["instance_id"])
-    columns, sizes, truncated = {"instance_id": names}, {}, np.zeros(len(names), bool)
-    for side, ids, words, tokens, limit in (
-        ("source", "input_ids", "source_words", "tokens", max_source),
-        ("target", "labels", "target_words", "target_tokens", max_target),
-    ):
+    read = _by_characters if getattr(tokenizer, "is_fast", False) else _word_by_word
+    columns = {"instance_id": list(pairs["instance_id"])}
+    cut = {}
+    for side, limit, (ids, words, tokens) in (("source", max_source, SOURCE), ("target", max_target, TARGET)):
         sentences = [sentence.split() for sentence in pairs[side]]
-        sizes[side] = list(map(len, sentences))
-        read = _by_characters if getattr(tokenizer, "is_fast", False) else _word_by_word
-        columns[ids], columns[words], cut = read(sentences, tokenizer, limit, side)
+        columns[ids], columns[words], cut[side] = read(sentences, tokenizer, limit, side)
         columns[tokens] = []
-        for name, sentence, numbers, owners, is_cut in zip(names, sentences, columns[ids], columns[words], cut, strict=True):
+        for row, sentence in enumerate(sentences):
+            numbers, owners = columns[ids][row], columns[words][row]
             last = max(owners, default=MARKER) + 1
-            lost = set(range(last if is_cut else len(sentence))).difference(owners)
+            lost = set(range(last if cut[side][row] else len(sentence))).difference(owners)
             if lost or not sentence:
                 what = f"no token for word {min(lost)}, {excerpt(sentence[min(lost)])}," if lost else "no word"
+                name = columns["instance_id"][row]
                 raise DatasetError(f"pair {name!r}: there is {what} of the {side} sentence: leave it out, in the links too")
             columns[tokens].append(sentence[:last])
-            if side == "target" and owners[-1:] != [MARKER]:
+            if side == "target" and owners[-1] != MARKER:
                 if end is None:
                     raise DatasetError(
                         "neither tokenizer nor model (eos_token_id) has a marker that ends a target: set eos_token_id"
                     )
                 numbers.append(end)
                 owners.append(MARKER)
-        truncated |= np.array(cut, bool)
     columns["length"] = [len(ids) + len(labels) for ids, labels in zip(columns["input_ids"], columns["labels"], strict=True)]
-    columns["truncated"] = truncated.tolist()
+    columns["truncated"] = [any(pair) for pair in zip(*cut.values(), strict=True)]
     if "links" in pairs.column_names:
-        rows = zip(
-            pairs["links"], sizes["source"], sizes["target"], columns["tokens"], columns["target_tokens"], strict=True
-        )
-        columns["gold_links"] = [
-            gold_matrix(links, n_sources, n_targets)[: len(target), : len(source)].tolist()
-            for links, n_sources, n_targets, source, target in rows
-        ]
+        columns["links"] = list(pairs["links"])
+        rows = zip(pairs["links"], columns["tokens"], columns["target_tokens"], strict=True)
+        columns["gold_links"] = [gold_matrix(links, len(source), len(target)).tolist() for links, source, target in rows]
     return in_memory(pa.table(columns))
 
 
@@ -211,8 +201,9 @@ def linked_positions(row: Mapping) -> np.ndarray:
 
 
 def gold_matrix(links: Iterable[Sequence[int]], sources: int, targets: int) -> np.ndarray:
-    """Return (G,T) int64 of links as `read_links` gives them: 2 sure, 1 possible, 0 none."""
+    """Return (G,T) int64 of links as `read_links` gives them: 2 sure, 1 possible, 0 none; without those beyond G or T."""
     gold = np.zeros((targets, sources), np.int64)
     for source, target, strength in links:
-        gold[target, source] = strength
+        if source < sources and target < targets:
+            gold[target, source] = strength
     return gold

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 from attnfaith.data import translation_tasks
 from attnfaith.data.generators import generate_splits, generated_revision
 from attnfaith.data.in_memory import in_memory
-from attnfaith.data.registry import read_entries
+from attnfaith.data.registry import DatasetEntry, pairs_entry
 from attnfaith.data.sources import ROOT_VARIABLE, data_root, draw_limits
 from attnfaith.metrics.attention_faithfulness import alignment_error_rate
 from attnfaith.metrics.attention_faithfulness.columns import InputError
-from attnfaith.support.errors import DatasetError, excerpt, nearest
+from attnfaith.support.errors import DatasetError, excerpt
 
 
 if TYPE_CHECKING:
@@ -40,36 +40,6 @@ ENDINGS = {"source": (".src",), "target": (".trg",), "links": (".align", ".talp"
 
 
 @dataclass(frozen=True)
-class PairsEntry:
-    """One set of sentence pairs. gold: what its links are. folder: its files, below the data root or a user's own; None for
-    generated pairs.
-    """
-
-    name: str
-    citation: str
-    gold: str
-    folder: str | None = None
-    own: bool = False
-    licence: str = ""
-    notes: str = ""
-
-    @property
-    def built_in(self) -> bool:
-        return self.folder is None
-
-
-PAIRS = read_entries(Path(__file__).with_name("pairs.yaml"), PairsEntry)
-"""The sets of sentence pairs that recipes name."""
-
-
-def pairs_entry(name: str | None) -> PairsEntry:
-    """Return the entry of a set of sentence pairs. DatasetError, with the nearest name, for an unknown one."""
-    if name in PAIRS:
-        return PAIRS[name]
-    raise DatasetError(f"{excerpt(name)} is no set of sentence pairs{nearest(name, PAIRS)}; or give data.path")
-
-
-@dataclass(frozen=True)
 class LoadedPairs:
     """Sentence pairs as read.
 
@@ -78,7 +48,7 @@ class LoadedPairs:
     """
 
     splits: dict[str, "datasets.Dataset"]
-    entry: PairsEntry
+    entry: DatasetEntry
     seed: int
     revision: str
     left_out: dict[str, int]
@@ -112,7 +82,7 @@ def load_pairs(
         entry = pairs_entry(name)
     else:
         own = Path(path).resolve().name
-        entry = PairsEntry(own, f"own data, {own}", "of the user's files", path, own=True)
+        entry = DatasetEntry(own, f"own data, {own}", folder=path, gold="of the user's files", own=True)
     if entry.built_in:
         task = (name,) if name in translation_tasks.SEQUENCES else ()
         generator = translation_tasks.sequences if task else translation_tasks.toy_language
@@ -136,38 +106,36 @@ def _dataset(prefix: str, rows: list[dict]):
     return in_memory(pa.table(columns))
 
 
-def _read(entry: PairsEntry, first: int, root: Path | None) -> tuple[dict[str, list[dict]], str, dict[str, int]]:
+def _read(entry: DatasetEntry, first: int, root: Path | None) -> tuple[dict[str, list[dict]], str, dict[str, int]]:
     """The rows of a folder by split, the revision, and the number of pairs that are left out."""
     if root is None and not entry.own:
         raise DatasetError(f"{entry.name!r} is read from files, and {ROOT_VARIABLE} is not set. {entry.notes}")
     folder = Path(entry.folder) if entry.own else root / entry.folder
     digest, tables, left_out = hashlib.sha256(), {}, {}
     for split, names in SPLIT_NAMES.items():
-        lines, files = {}, sorted(folder.glob("*"))
+        lines = {}
         for kind, endings in ENDINGS.items():
-            paths = [path for path in files if path.name.partition(".")[0] in names and path.suffix in endings]
+            paths = [path for path in sorted(folder.glob("*")) if path.name.partition(".")[0] in names]
+            paths = [path for path in paths if path.suffix in endings]
             if len(paths) > 1:
                 raise DatasetError(f"{folder} has {' and '.join(path.name for path in paths[:2])}: leave one of them")
-            if not paths and kind != "links":
+            if paths:
+                digest.update(paths[0].read_bytes())
+                lines[kind] = _lines(paths[0])
+            elif kind != "links":
                 raise DatasetError(
                     f"data.path={excerpt(str(folder))} has no {split}{endings[0]}: sentence pairs are a folder with "
                     "train.src, train.trg, train.align (where there are links), and the same of validation and test. "
                     f"{entry.notes}"
                 )
-            if paths:
-                digest.update(paths[0].read_bytes())
-                lines[kind] = _lines(paths[0])
         if len(set(map(len, lines.values()))) > 1:
             counts = ", ".join(f"{kind} {len(part):,}" for kind, part in lines.items())
             raise DatasetError(f"{folder}: the files of a split have one line a pair, and those of {split} have {counts}")
-        words = [[line.split() for line in lines[side]] for side in ("source", "target")]
-        rows = [{"source": " ".join(a), "target": " ".join(b)} for a, b in zip(*words, strict=True)]
+        columns = {side: [" ".join(line.split()) for line in lines[side]] for side in ("source", "target")}
         if "links" in lines:
-            sizes = ([*map(len, side)] for side in words)
-            for row, links in zip(
-                rows, read_links(lines["links"], *sizes, first=first, name=f"{split} of {folder}"), strict=True
-            ):
-                row["links"] = links
+            sizes = ([len(line.split()) for line in side] for side in columns.values())
+            columns["links"] = read_links(lines["links"], *sizes, first=first, name=f"{split} of {folder}")
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         tables[split] = [row for row in rows if row["source"] and row["target"]]
         left_out[split] = len(rows) - len(tables[split])
         if not tables[split]:

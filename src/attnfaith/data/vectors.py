@@ -1,4 +1,4 @@
-"""Word vectors for an embedding layer, read from a file or drawn. Shapes: V words of a vocabulary, D dimensions."""
+"""Word vectors for an embedding layer, read from a file. Shapes: V words of a vocabulary, D dimensions."""
 
 import gzip
 import os
@@ -11,33 +11,15 @@ import numpy as np
 from attnfaith.support.errors import DatasetError, excerpt
 
 
-def random_vectors(n: int, dim: int, std: float = 0.25, seed: int = 0, padding: int = 0) -> np.ndarray:
-    """Draw an (n, dim) float32 matrix of normal numbers with mean 0 and standard deviation `std`, zero in row `padding`.
-
-    With random vectors the agreement of measures of importance depends on `std`, so report it.
-    """
-    matrix = np.random.default_rng(seed).standard_normal((n, dim), np.float32) * np.float32(std)
-    matrix[padding : padding + 1] = 0
-    return matrix
-
-
 def load_vectors(
-    path: str | os.PathLike,
-    vocabulary: Mapping[str, int],
-    *,
-    missing: str = "zero",
-    std: float = 0.25,
-    seed: int = 0,
-    padding: int = 0,
+    path: str | os.PathLike, vocabulary: Mapping[str, int], *, padding: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Load the vectors of a vocabulary's words, in its order.
+    """Load the vectors of a vocabulary's words, in its order; words outside the file stay at zero, as in the papers.
 
     Args:
         path: a text file with a word and D numbers a line, separated by blanks (.txt, .vec, or gzipped .gz; a first line
             with the two counts of word2vec is skipped), or a parquet file with columns word and vector.
         vocabulary: word -> row, rows 0..V-1 (`tokenizer.get_vocab()`).
-        missing: "zero" leaves words outside the file at zero, as the papers do; "random" draws them like
-            `random_vectors(V, D, std, seed)`.
         padding: row of the padding token, which stays zero.
 
     Returns the (V, D) float32 matrix and a boolean (V,) mask of the words of the file, padding excluded. Of a repeated word
@@ -57,8 +39,7 @@ def load_vectors(
         ) from error
     if not np.isfinite(vectors).all():
         raise DatasetError(f"{path}: a number is missing or not finite.")
-    matrix = random_vectors(len(vocabulary), dim, std if missing == "random" else 0.0, seed, padding)
-    present = np.zeros(len(vocabulary), bool)
+    matrix, present = np.zeros((len(vocabulary), dim), np.float32), np.zeros(len(vocabulary), bool)
     for word, vector in zip(words, vectors, strict=True):
         row = vocabulary[word]
         if row != padding and not present[row]:

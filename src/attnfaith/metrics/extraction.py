@@ -58,13 +58,16 @@ def extract_links(weights: np.ndarray, rules: Sequence[Rule] = RULES) -> np.ndar
     both, either = by_target & by_source, by_target | by_source
     links = {"target_argmax": by_target, "source_argmax": by_source, "intersection": both, "union": either}
     largest = np.maximum(filled.max(axis=-1, keepdims=True, initial=-np.inf), 0)
+    results = []
     for rule in rules:
         if rule.name == "grow_diagonal":
-            links[rule.name] = _grown(both, either)
-        elif rule.threshold is not None:
+            results.append(_grown(both, either))
+        elif rule.threshold is None:
+            results.append(links[rule.name])
+        else:
             bound = rule.threshold * largest if rule.name == "row_share" else rule.threshold
-            links[rule] = (filled >= bound) & ((filled > 0) | (rule.name == "absolute"))
-    return np.stack([links[rule.name if rule.threshold is None else rule] for rule in rules], axis=-3)
+            results.append((filled >= bound) & ((filled > 0) | (rule.name == "absolute")))
+    return np.stack(results, axis=-3)
 
 
 def _heaviest(filled: np.ndarray, axis: int) -> np.ndarray:
@@ -79,27 +82,22 @@ def _grown(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
     """The intersection of two directions grown into their union, [..., G, T] bool."""
     links = np.array(intersection, order="C")
     candidates = union & ~links.any(axis=-1, keepdims=True) & ~links.any(axis=-2, keepdims=True)
-    for place in np.argwhere(candidates.any(axis=(-1, -2))).tolist():
-        _grow(links[tuple(place)], candidates[tuple(place)])
+    for place in map(tuple, np.argwhere(candidates.any(axis=(-1, -2))).tolist()):
+        _grow(links[place], union[place])
     return links
 
 
-def _grow(links: np.ndarray, candidates: np.ndarray) -> None:
-    """Add to links [G, T] the candidates that touch a link, by source word, then target word, until there is none."""
-    left = {(source, target) for target, source in np.argwhere(candidates).tolist()}
-    present = {(source, target) for target, source in np.argwhere(links).tolist()}
+def _grow(links: np.ndarray, union: np.ndarray) -> None:
+    """Add to links [G, T] what touches one and whose words have none, by source, then target word, while there is any."""
     added = True
-    while added and left:
+    while added:
         added = False
-        for source, target in sorted(present | left):
-            if (source, target) not in present:
-                continue
-            for across, along in _NEIGHBOURS:
-                pair = source + across, target + along
-                if pair in left:
-                    present.add(pair)
-                    left = {other for other in left if other[0] != pair[0] and other[1] != pair[1]}
-                    links[pair[1], pair[0]] = added = True
+        for source, target in np.argwhere(union.T).tolist():
+            for across, along in _NEIGHBOURS if links[target, source] else ():
+                place = row, column = target + along, source + across
+                inside = 0 <= row < links.shape[0] and 0 <= column < links.shape[1]
+                if inside and union[place] and not links[row].any() and not links[:, column].any():
+                    links[place] = added = True
 
 
 def count_links(links: np.ndarray, gold: np.ndarray) -> np.ndarray:

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from attnfaith.data.pairs import pairs_entry
-from attnfaith.data.registry import entry_of
+from attnfaith.data.registry import entry_of, pairs_entry
 from attnfaith.recipes.recipe import MODEL_KEYS, Recipe
 from attnfaith.recipes.schema import Model, RecipeError, Selector
 from attnfaith.support.errors import AttnfaithError, excerpt

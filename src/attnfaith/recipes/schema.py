@@ -128,8 +128,8 @@ class Data:
     """training texts that a word must occur in to be known; null: the data set's own"""
     vectors: str | None = None
     """file of word vectors (text, .vec, .gz, parquet), here or under the data root; null: random ones"""
-    missing_vectors: Literal["zero", "random"] = "zero"
-    """vectors of words that the file lacks"""
+    missing_vectors: Literal["zero"] = "zero"
+    """words that the file lacks have a vector of zeros"""
     vocabulary: Literal["words", "bpe"] | None = None
     """of sentence pairs: words, or byte pairs within words, learned from the training pairs; null: words"""
     vocabulary_size: Count | None = None

@@ -110,14 +110,7 @@ def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
     vectors = None
     if data.vectors:
         path = vectors_path(data.vectors)
-        vectors, present = load_vectors(
-            path,
-            tokenizer.get_vocab(),
-            missing=data.missing_vectors,
-            std=recipe.model.embedding_std,
-            seed=recipe.seed,
-            padding=tokenizer.pad_token_id,
-        )
+        vectors, present = load_vectors(path, tokenizer.get_vocab(), padding=tokenizer.pad_token_id)
         fields |= {"embedding_size": vectors.shape[1], "vectors": "pretrained", "vectors_digest": file_digest(path)[:12]}
         print(f"vocabulary entries with a vector in {data.vectors}: {present.sum():,} of {len(present):,}")
     config = model_config(recipe, loaded.entry.pair, **fields)

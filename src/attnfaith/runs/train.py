@@ -38,8 +38,7 @@ from attnfaith.training import (
     TranslationTrainer,
     WordTying,
 )
-from attnfaith.training.base import BaseTrainer
-from attnfaith.training.evaluation import LOWER_IS_BETTER, check_selection
+from attnfaith.training.base import LOWER_IS_BETTER, BaseTrainer, check_selection
 
 
 PARTS = ("optimizer.pt", "scheduler.pt", "config.json", "model*.safetensors", "rng_state*.pth")  # of a whole checkpoint

@@ -1,10 +1,16 @@
 """Training: a trainer and its configuration for each way, losses, and penalties that are callables."""
 
-from attnfaith.training.against_base import AdversarialConfig, AdversarialTrainer, GuidedTrainer
 from attnfaith.training.base import DivergedError
 from attnfaith.training.penalties import Diversity, ImpermissibleMass, MaskedWords, Penalty, WordTying
 from attnfaith.training.rationales import RationaleConfig, RationaleTrainer
-from attnfaith.training.trainers import AttentionConfig, AttentionTrainer, FineTuningTrainer
+from attnfaith.training.trainers import (
+    AdversarialConfig,
+    AdversarialTrainer,
+    AttentionConfig,
+    AttentionTrainer,
+    FineTuningTrainer,
+    GuidedTrainer,
+)
 from attnfaith.training.translation import TranslationConfig, TranslationTrainer
 
 

@@ -1,4 +1,5 @@
-"""Trainers of classifiers on labels: transformers' Trainer with the papers' losses and optimiser.
+"""Trainers of classifiers: on labels, and against a base model, under its attention or away from it (Wiegreffe & Pinter
+2019). They are transformers' Trainer with the papers' losses and optimiser.
 
 Each `XTrainer` takes an `XConfig`: transformers' TrainingArguments with the options of that training.
 """
@@ -10,12 +11,11 @@ from functools import partial
 import torch
 from transformers import Trainer
 
-from attnfaith.data.collation import keep_positions, pad_attention, pad_batch
+from attnfaith.data.collation import keep_positions, pad_batch
 from attnfaith.subjects.base import is_encoder_decoder, separates
 from attnfaith.support.errors import AttnfaithError
-from attnfaith.training.base import BaseConfig, BaseTrainer
-from attnfaith.training.evaluation import check_selection, evaluation_scores
-from attnfaith.training.losses import balancing_weights, classification_loss
+from attnfaith.training.base import BaseConfig, BaseTrainer, check_selection, evaluation_scores
+from attnfaith.training.losses import adversarial_loss, balancing_weights, classification_loss
 from attnfaith.training.penalties import Penalty, check_sizes, drawn_words
 from attnfaith.training.word_states import PREDICTION, ClassifierReader, PretrainedReader
 
@@ -218,6 +218,77 @@ class FineTuningTrainer(AttentionTrainer):
         return Trainer.create_optimizer(self, model)
 
 
+# ------------------------------------------------------------------------------------------------ against a base model
+
+
+class GuidedTrainer(AttentionTrainer):
+    """Train on labels under the attention of a base model, `base_attention` [T] of each instance.
+
+    The model's own alignment is not trained. Raises AttnfaithError in several processes.
+    """
+
+    def __init__(self, model, args, **kwargs):
+        if args.world_size > 1:
+            raise AttnfaithError("a guided model trains in one process: start it without --num_processes")
+        super().__init__(model, args, **kwargs)
+        self.model.model.alignment.requires_grad_(False)
+
+    def losses(self, model, inputs):
+        labels, attention = inputs.pop("labels"), inputs.pop("base_attention")
+        inputs.pop("base_probs")
+        with self.accelerator.autocast():
+            hidden, _, query = self.model.encode(**inputs)
+            logits = self.model.decode(hidden, attention, query)
+        return classification_loss(logits, labels, self.class_weights), {"logits": logits}
+
+
+@dataclass
+class AdversarialConfig(AttentionConfig):
+    """Arguments of `AdversarialTrainer`. weight, divergence: see `adversarial_loss`. frozen: train only the alignment."""
+
+    weight: float = 0.002
+    divergence: str = "kl"
+    frozen: bool = False
+
+
+class AdversarialTrainer(AttentionTrainer):
+    """Train without labels against a base model, `base_probs` [C] and `base_attention` [T] of each instance.
+
+    Class weights are not used. Evaluations hold, beside the scores of the labels, the mean of the objective.
+
+    Raises AttnfaithError for KL from a base whose attention is 0 on some token.
+    """
+
+    config_class = AdversarialConfig
+    weighs_classes = False
+    score_names = ("objective",)
+
+    def __init__(self, model, args, **kwargs):
+        super().__init__(model, args, **kwargs)
+        if args.frozen:
+            self.model.requires_grad_(False)
+            self.model.model.alignment.requires_grad_(True)
+
+    def check(self, model, args, train, validation):
+        super().check(model, args, train, validation)
+        for split in (train, validation) if args.divergence == "kl" else ():
+            sparse = sum(0 in row for row in split["base_attention"])
+            if sparse:
+                fault = f"the base's attention to a token is exactly 0 in {sparse} of {len(split)} texts"
+                raise AttnfaithError(f"{fault}, where KL is infinite: use divergence 'jsd' against a sparse base")
+
+    def losses(self, model, inputs):
+        base_probs, base_attention = inputs.pop("base_probs"), inputs.pop("base_attention")
+        inputs.pop("labels")
+        outputs = model(**inputs)
+        how = {"weight": self.args.weight, "divergence": self.args.divergence}
+        losses = adversarial_loss(outputs.logits, base_probs, outputs.attention, base_attention, **how)
+        return losses, {"logits": outputs.logits, "objective": losses}
+
+
+# ------------------------------------------------------------------------------------------------ batches
+
+
 def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) -> dict:
     """Delete random words from each text of a training batch, so that the model learns shortened texts.
 
@@ -239,6 +310,8 @@ def collate(rows: Sequence[Mapping], pad_token_id: int, hierarchy: str = "none")
     if "base_attention" in rows[0]:
         weights, start = [row["base_attention"] for row in rows], int(hierarchy == "none")  # behind a marker, or not
         length = batch["input_ids"].shape[1] if start else max(1, *map(len, weights))
-        batch["base_attention"] = pad_attention(weights, length, start)
+        batch["base_attention"] = torch.zeros(len(rows), length)
+        for row, values in zip(batch["base_attention"], weights, strict=True):
+            row[start : start + len(values)] = torch.as_tensor(values)
         batch["base_probs"] = torch.tensor([row["base_probs"] for row in rows], dtype=torch.float32)
     return batch

@@ -117,7 +117,14 @@ _SUFFICIENT = {
 _LINK_SETTINGS = ("links_from", "gold_from", "links_reversed")
 _OVER_TOKENS = ("attention", "importance", "counterfactual_attention", "scores", "rationale")
 _ZERO_ON_PADDING = {"default": ("attention",), "plausibility": ("scores", "rationale")}
-_PAIRS = (("attention", "importance"), ("probs", "counterfactual_probs"), ("attention", "counterfactual_attention"))
+# columns -> numbers of each instance, by their names in the results
+_BY_TEXT = {
+    ("attention",): {f.__name__: f for f in (normalised_entropy, support_size, share_of_zeros)},
+    ("probs", "counterfactual_probs"): {"tvd": total_variation_distance, "flip_fraction": decision_flips},
+    ("attention", "counterfactual_attention"): {"jsd": jensen_shannon_divergence},
+}
+_PAIRS = (("attention", "importance"), *list(_BY_TEXT)[1:])
+_WITH_EXTREMES = ("tvd", "jsd")  # of these the results hold the median and the maximum too
 # statistic of `agreement` -> what follows "kendall_tau" in the result
 _AGREEMENT_NAMES = {
     "tau_mean": "",
@@ -226,30 +233,32 @@ class AttentionFaithfulness(evaluate.Metric):
             raise InputError(f'mask is {short(mask)}; give rows of 1 on tokens and 0 on padding, or "{ZEROS_ARE_TOKENS}"')
         return over_tokens
 
-    def _compute(self, share, per_text, **arguments):
+    def _compute(self, share, per_text, alpha, **columns):
+        n = len(next(iter(columns.values())))
         if self.config_name == "default":
-            results, by_text = _faithfulness(**arguments)
+            results, by_text = _faithfulness(columns, alpha)
         elif self.config_name == "alignment":
-            results, by_text = _alignment(**arguments)
+            results, by_text = _alignment(columns["links"], columns["gold_links"])
         else:
-            columns = [arguments[name] for name in self._feature_names()]
-            by_text = _erasure(*columns) if self.config_name == "erasure" else plausibility_results(*columns, share)
-            results = {"n": len(columns[0])} | _means(by_text)
+            by_text = _erasure(**columns) if self.config_name == "erasure" else plausibility_results(**columns, share=share)
+            results = _means(by_text)
+        results = {"n": n, **results}
         if per_text:
             results["per_text"] = {name: values.astype(float).tolist() for name, values in by_text.items()}
         return results
 
 
-def _faithfulness(attention, importance, probs, counterfactual_attention, counterfactual_probs, alpha):
+def _faithfulness(columns, alpha):
     """The results, and the numbers of each instance behind the means, name -> [N]."""
-    results, by_text = {"n": len(attention)}, {}
-    if _present_in(attention):
-        numbers = {function.__name__: function(attention) for function in (normalised_entropy, support_size, share_of_zeros)}
-        by_text |= numbers
-        results |= _means(numbers)
-    if _present_in(attention, importance):
-        predicted = decisions(*flatten(probs, "probs")) if _present_in(probs) else None
-        agreement = agreement_by_text(attention, importance, alpha)
+    by_text = {}
+    for names, functions in _BY_TEXT.items():
+        rows = [columns[name] for name in names]
+        if _present_in(*rows):
+            by_text |= {name: function(*rows) for name, function in functions.items()}
+    results, pair = _means(by_text), (columns["attention"], columns["importance"])
+    if _present_in(*pair):
+        predicted = decisions(*flatten(columns["probs"], "probs")) if _present_in(columns["probs"]) else None
+        agreement = agreement_by_text(*pair, alpha)
         by_text |= agreement
         for group, values in summaries(agreement, predicted).items():
             suffix = "" if group == "overall" else f"_class_{group}"
@@ -259,16 +268,9 @@ def _faithfulness(attention, importance, probs, counterfactual_attention, counte
                 results[f"kendall_tau{suffix}_n"] = values["n"]
         for function in (top_k_overlap, support_auprc):
             name = function.__name__
-            by_text[name], by_text[f"{name}_chance"] = function(attention, importance)
+            by_text[name], by_text[f"{name}_chance"] = function(*pair)
             results |= _means({name: by_text[name]})
             results[f"{name}_chance"] = _statistic(np.mean, by_text[f"{name}_chance"])
-    if _present_in(probs, counterfactual_probs):
-        by_text["tvd"] = total_variation_distance(probs, counterfactual_probs)
-        by_text["flip_fraction"] = decision_flips(probs, counterfactual_probs)
-        results |= _means({"tvd": by_text["tvd"]}, whole=True) | _means({"flip_fraction": by_text["flip_fraction"]})
-    if _present_in(attention, counterfactual_attention):
-        by_text["jsd"] = jensen_shannon_divergence(attention, counterfactual_attention)
-        results |= _means({"jsd": by_text["jsd"]}, whole=True)
     return results, by_text
 
 
@@ -301,11 +303,10 @@ def _read_links(
     return stored
 
 
-def _alignment(links, gold_links, source_length, target_length, alpha):
+def _alignment(*columns):
     """The results, and NAMES of each sentence, [N] each."""
-    links, gold = (parsed_links([None if row == _UNDEFINED_LINKS else row for row in rows]) for rows in (links, gold_links))
-    by_text = dict(zip(NAMES, alignment_scores(link_counts(links, gold)).T, strict=True))
-    return {"n": len(gold)} | alignment_results(links, gold), by_text
+    links, gold = (parsed_links([None if row == _UNDEFINED_LINKS else row for row in rows]) for rows in columns)
+    return alignment_results(links, gold), dict(zip(NAMES, alignment_scores(link_counts(links, gold)).T, strict=True))
 
 
 def _present_in(*columns):
@@ -319,11 +320,11 @@ def _statistic(function, values):
     return float(function(defined)) if len(defined) else float("nan")
 
 
-def _means(by_text, whole=False):
-    """The means, and how many values are undefined; whole: the median and the largest too."""
+def _means(by_text):
+    """The means, and how many values are undefined; of some the median and the maximum too."""
     results = {}
     for name, values in by_text.items():
         results |= {name: _statistic(np.mean, values), f"{name}_undefined": int(np.isnan(values).sum())}
-        if whole:
+        if name in _WITH_EXTREMES:
             results |= {f"{name}_median": _statistic(np.median, values), f"{name}_max": _statistic(np.max, values)}
     return results
