@@ -22,7 +22,6 @@ from attnfaith.metrics.attention_faithfulness.plausibility import (
     trapezoid_auprc,
 )
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau, tie_ceiling
-from attnfaith.metrics.attention_faithfulness.support_agreement import support_auprc, top_k_overlap
 
 
 WEIGHTS, SCORES, MARKS = "weights", "scores", "marks"
@@ -36,8 +35,6 @@ FUNCTIONS = {
     decision_flips: ([WEIGHTS, WEIGHTS], 0, 1),
     kendall_tau: ([SCORES, SCORES], -1, 1),
     tie_ceiling: ([SCORES, SCORES], 0, 1),
-    top_k_overlap: ([WEIGHTS, SCORES], 0, 1),
-    support_auprc: ([WEIGHTS, SCORES], 0, 1),
     average_precision: ([SCORES, MARKS], 0, 1),
     trapezoid_auprc: ([SCORES, MARKS], 0, 1),
     constant_precision: ([MARKS], 0, 1),

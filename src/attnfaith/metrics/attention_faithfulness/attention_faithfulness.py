@@ -42,7 +42,6 @@ from .divergences import (
 from .erasure_curves import erasure_results
 from .plausibility import plausibility_results
 from .rank_agreement import agreement_by_text, summaries
-from .support_agreement import support_auprc, top_k_overlap
 
 
 _DESCRIPTION = """
@@ -75,8 +74,8 @@ Arguments:
 Returns a flat dict of floats and integers: n, the number of instances; means over the instances where they are defined; and
 with _undefined at the end the count of the others. A statistic of no defined instance is NaN.
     attention: normalised_entropy, support_size, share_of_zeros.
-    attention and importance: kendall_tau (tau-b) with its interval and tie_ceiling, the largest |tau-b| that ties allow; and
-        what ties do not limit: top_k_overlap, support_auprc. With probs as well, kendall_tau_class_c for every class c.
+    attention and importance: kendall_tau (tau-b) with its interval and tie_ceiling, the largest |tau-b| that ties allow.
+        With probs as well, kendall_tau_class_c for every class c.
     probs and counterfactual_probs: tvd (total variation distance), flip_fraction (changed decisions).
     attention and counterfactual_attention: jsd (Jensen-Shannon divergence in nats).
 The configurations "erasure", "plausibility" and "alignment", second argument of `evaluate.load`, have columns of their own:
@@ -266,11 +265,6 @@ def _faithfulness(columns, alpha):
             results[f"tie_ceiling{suffix}"] = values["tie_ceiling"]
             if suffix:
                 results[f"kendall_tau{suffix}_n"] = values["n"]
-        for function in (top_k_overlap, support_auprc):
-            name = function.__name__
-            by_text[name], by_text[f"{name}_chance"] = function(*pair)
-            results |= _means({name: by_text[name]})
-            results[f"{name}_chance"] = _statistic(np.mean, by_text[f"{name}_chance"])
     return results, by_text
 
 
