@@ -8,8 +8,8 @@ import torch
 from datasets import Dataset
 
 from attnfaith.importance.attention_based import ExactContribution
-from attnfaith.importance.gradients import GradientXInput
 from attnfaith.importance.targets import target_output
+from attnfaith.measurement.registry import build
 from attnfaith.subjects import Batch, SelfAttention, subject_of
 from tests.measuring import run
 from tests.small_classifiers import classifier, texts
@@ -66,7 +66,7 @@ def test_slopes_of_saturated_probabilities(gap):
 )
 def test_targets_that_do_not_exist(target, output, message):
     with pytest.raises(ValueError, match=message):
-        GradientXInput(target=target, output=output)
+        build(["gradient_x_input"], {"gradient_x_input": {"target": target, "output": output}})
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_closed_forms():
     alike = maximise([0.5, 0.2, 0.3], [1.0, 1.0, 1.0], -4.0, 0.01)
     assert alike.attention.tolist() == [0, 1, 0] and alike.one_token == 3
     assert alike.jsd == pytest.approx(math.log(2) - (1.2 * math.log(1.2) - 0.2 * math.log(0.2)) / 2)
-    assert alike.log_odds == pytest.approx(-3)
+    assert alike.logits.tolist() == pytest.approx([0, -3])
     mixed = maximise([0.5, 0.5], [-1.0, 1.0], 0.0, 0.2)
     weight = (1 + math.log(0.7 / 0.3)) / 2
     assert mixed.attention.tolist() == pytest.approx([weight, 1 - weight]) and mixed.one_token == 0
@@ -62,7 +62,7 @@ def test_saturated_predictions(logit):
     weight = (1 - np.sign(logit) * math.log(0.99 / 0.01) / logit) / 2  # on the third token, at most
     ends = divergence([[0, 1 - weight, weight], [0, 1, 0]], [0.6, 0.3, 0.1])
     assert furthest.one_token == 2 and furthest.jsd == pytest.approx(ends.max(), abs=1e-12)
-    assert abs(expit(furthest.log_odds) - expit(logit * 0.8)) <= 0.01 + 1e-12
+    assert abs(expit(furthest.logits[1]) - expit(logit * 0.8)) <= 0.01 + 1e-12
 
 
 @settings(max_examples=60)
@@ -118,8 +118,8 @@ def test_on_a_fine_grid_nothing_is_above_the_bound_and_little_above_the_best(cla
         for _ in range(5):
             own = generator.dirichlet(np.ones(tokens))
             text = multiclass(generator.normal(size=(tokens, classes)), generator.normal(size=classes), own)
-            attention, probs, jsd, bound, _ = bounded(text, epsilon)
-            check_bounded(text, epsilon, attention, probs)
+            jsd, attention, logits, bound, _ = bounded(text, epsilon)
+            check_bounded(text, epsilon, attention, softmax(logits))
             allowed = grid[np.abs(softmax(text.logits(grid)) - text.probs).sum(1) / 2 <= epsilon]
             best = divergence(allowed, own).max() if len(allowed) else 0.0
             assert best <= bound + 1e-9 and jsd <= bound <= math.log(2)

@@ -9,6 +9,7 @@ from attnfaith.api.texts import read_texts
 from attnfaith.data.sources import draw
 from attnfaith.importance.diffmask import DiffMask, train
 from attnfaith.loading import open_subject
+from attnfaith.measurement.registry import mistake
 from attnfaith.subjects.base import plainly
 from attnfaith.support.errors import AttnfaithError
 
@@ -46,8 +47,8 @@ def train_gates(
     """
     try:
         training = DiffMask(**settings)
-    except (TypeError, ValueError) as error:
-        raise AttnfaithError(f"settings of diffmask: {error}") from error
+    except ValueError as error:
+        raise AttnfaithError(f"settings of diffmask: {mistake(error, settings)}") from error
     subject = open_subject(model, tokenizer=tokenizer, device=device)
 
     def encoded(texts):

@@ -183,7 +183,7 @@ class Lrp(TargetMeasure):
         ),
     }
 
-    epsilon: number("what stabilises a divisor: a number from 0 on", ge=0) = 1e-3
+    epsilon: number(ge=0) = 1e-3
 
     def check(self, subject, dataset) -> None:
         """Raise ValueError for an encoder or decoder without a rule."""

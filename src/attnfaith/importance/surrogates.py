@@ -18,7 +18,7 @@ from attnfaith.subjects.text_parts import ABSENT, read_parts
 from attnfaith.support.draws import default_dtype, drawing, generator
 
 
-Samples = at_least(2, "the parts of each text that are read")
+Samples = at_least(2)
 UNDEFINED = "where what is explained of the text, of nothing or of a part is not finite"
 
 
@@ -185,8 +185,8 @@ class Lime(_Surrogate):
     }
 
     samples: at_least(2) = 256
-    width: number("a finite number above 0", gt=0) = 0.25
-    penalty: number("a finite number from 0 on", ge=0) = 0.01
+    width: number(gt=0) = 0.25
+    penalty: number(ge=0) = 0.01
 
     def fit(self, value, length):
         from captum.attr._core.lime import get_exp_kernel_similarity_function

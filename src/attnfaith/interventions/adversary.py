@@ -41,13 +41,14 @@ DIVERGENCE = {"axes": ("K",), "dtype": "float64", "range": (0.0, math.log(2)), "
 
 
 class Adversary(NamedTuple):
-    """An adversarial attention (T,) float64, the maximum `jsd` in nats, the log-odds it gives, and `one_token`: how many
-    tokens keep the prediction within epsilon when they have all the weight.
+    """An adversarial attention (T,) float64, its divergence `jsd` in nats, the logits (C,) that it gives, a bound of the
+    divergence, and `one_token`: how many tokens keep the prediction within epsilon when they have all the weight.
     """
 
     jsd: float
     attention: np.ndarray
-    log_odds: float
+    logits: np.ndarray
+    bound: float
     one_token: int
 
 
@@ -106,7 +107,8 @@ class _Vertices:
         attention = np.zeros(len(self.own))
         attention[second], attention[first] = 1 - weight, weight
         log_odds = weight * self.scores[first] + (1 - weight) * self.scores[second]
-        return Adversary(max(math.log(2) - float(least) / 2, 0.0), attention, float(log_odds), len(inside))
+        jsd = max(math.log(2) - float(least) / 2, 0.0)
+        return Adversary(jsd, attention, np.array([0.0, log_odds]), jsd, len(inside))
 
     def _pairs(self, low: float, high: float) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
         """Tokens below (M,1) and above (N,) an end, the former's weight (M,N) at it, and a bound (M,N) of the loss."""
@@ -170,33 +172,26 @@ class AdversaryExact(Measure):
     def __call__(self, subject, batch) -> dict[str, list]:
         values = []
         for text in read_out(subject, batch):
-            certainty, rows = "undefined", []
+            certainty, found = "undefined", []
             if len(text.attention) > 1:
                 certainty, furthest = ("exact", exact) if len(text.probs) == 2 else ("bounded", bounded)
-                rows = [furthest(text, epsilon) for epsilon in self.epsilons]
-            attentions, predictions, *numbers, one_token = zip(*rows, strict=True) if rows else [()] * 5
-            count = len(rows)
-            probs = np.array(predictions, np.float32).reshape(count, len(text.probs))
-            attention = np.array(attentions, np.float32).reshape(count, len(text.attention))
-            epsilons, jsd, bound = np.array([self.epsilons[:count], *numbers], np.float64)
-            values.append((epsilons, attention, probs, jsd, bound, np.array(one_token, np.int32), certainty))
+                found = [furthest(text, epsilon) for epsilon in self.epsilons]
+            columns = [np.array([adversary[place] for adversary in found]) for place in range(len(Adversary._fields))]
+            jsd, attention, logits, bound, one_token = columns
+            attention = attention.reshape(len(found), len(text.attention)).astype(np.float32)
+            probs = softmax(logits.reshape(len(found), len(text.probs))).astype(np.float32)
+            epsilons = np.array(self.epsilons[: len(found)])
+            values.append((epsilons, attention, probs, jsd, bound, one_token.astype(np.int32), certainty))
         return self.in_columns(subject, values)
 
 
-Furthest = tuple[np.ndarray, np.ndarray, float, float, int]
-"""An attention (T,), the prediction (C,) under it, its divergence in nats, a bound of that, and how many tokens keep the
-prediction within epsilon when they have all the weight.
-"""
-
-
-def exact(text: Readout, epsilon: float) -> Furthest:
+def exact(text: Readout, epsilon: float) -> Adversary:
     """Return the maximum for two classes."""
     vertices = _Vertices(text.attention, text.values[:, 1] - text.values[:, 0], text.bias[1] - text.bias[0])
-    jsd, attention, log_odds, one_token = vertices.furthest(epsilon)
-    return attention, softmax(np.array([0.0, log_odds])), jsd, jsd, one_token
+    return vertices.furthest(epsilon)
 
 
-def bounded(text: Readout, epsilon: float) -> Furthest:
+def bounded(text: Readout, epsilon: float) -> Adversary:
     """Return the best found, and a certified bound, for more classes."""
     scores = text.values + text.bias
     single = xlogy(1 + text.attention, 1 + text.attention) - xlogy(text.attention, text.attention)
@@ -208,4 +203,4 @@ def bounded(text: Readout, epsilon: float) -> Furthest:
     attention = climb.best(ranges, outer)
     jsd = min(max(float(climb.divergence(attention[None])[0]), 0.0), *bounds)
     one_token = int((climb.distance(scores) <= epsilon).sum())
-    return attention, softmax(attention @ scores), jsd, min(bounds), one_token
+    return Adversary(jsd, attention, attention @ scores, min(bounds), one_token)

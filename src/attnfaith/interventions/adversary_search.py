@@ -151,9 +151,8 @@ def slope_of(read: Read, texts: list[Readout]) -> Slope:
 
 
 NUMBER = {"dtype": "float64", "undefined": FEW}
-MAP_GUARD = 1e-12
-PENALTY = 500.0
 MIXTURES = 8
+MAP_GUARD, PENALTY = 1e-12, 500.0
 MARGIN = 1e-6  # of epsilon, for the rounding of copies that are read together
 
 
@@ -212,7 +211,6 @@ class MapAdversary(TargetMeasure):
     layers: Layers = "shown"
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        self.check(subject, None)
         rows = []
         for row, name in enumerate(batch["instance_id"]):
             search = _MapSearch(self, Maps(subject, batch.alone(row), self.layers, matter=True))
@@ -221,24 +219,25 @@ class MapAdversary(TargetMeasure):
 
 
 class _MapSearch:
-    """One text: its maps, the attention shown (T,), the prediction (C,), and the best maps met so far."""
+    """One text: its maps, the attention shown (1,T), the prediction (1,C), and the best maps met so far."""
 
+    @torch.no_grad()
     def __init__(self, options: MapAdversary, target: Maps):
         self.options, self.target, self.subject, self.inside = options, target, target.subject, target.inside[0]
         sites = self.subject.sites.layers
-        self.shown_numbers = [sites[layer] for layer in self.subject.reduction.chosen(len(sites))]
-        wanted = {*self.shown_numbers, *target.numbers}
-        with torch.no_grad():
-            read = self.subject.read(target.batch, keep=wanted.__contains__)
-            self.maps = {attention_map.number: attention_map.weights for attention_map in read.maps}
-            self.matter = self.subject.matter(target.batch)
-            self.own, self.prediction = self._shown({}), read.logits.double().softmax(-1)
+        self.layers_shown = [sites[layer] for layer in self.subject.reduction.chosen(len(sites))]
+        wanted = {*self.layers_shown, *target.numbers}
+        read = self.subject.read(target.batch, keep=wanted.__contains__)
+        self.maps = {attention_map.number: attention_map.weights for attention_map in read.maps}
+        self.matter = self.subject.matter(target.batch)
+        self.own, self.prediction = self._shown({}, 1), read.logits.double().softmax(-1)
         self.distance, self.best = 0.0, None
 
     def run(self, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float, float, str]:
         """Search as `MapAdversary` describes; return attention (T,), prediction (C,), JSD, TVD and the certainty."""
-        if self.own.shape[1] < 2:
-            return self.own[0].cpu().numpy(), self.prediction[0].cpu().numpy(), np.nan, np.nan, "undefined"
+        probs, shown, change, own = self.prediction, self.own, 0.0, self.own[0].cpu().numpy()
+        if len(own) < 2:
+            return own, probs[0].cpu().numpy(), np.nan, np.nan, "undefined"
         start = {number: (self.maps[number] + MAP_GUARD).log() for number in self.target.numbers}
         free = {}
         for number, weights in start.items():
@@ -253,29 +252,40 @@ class _MapSearch:
                 loss.sum().backward(inputs=list(free.values()))
                 optimizer.step()
         with torch.no_grad():
+            inside = {number: self._on_tokens(weights) for number, weights in start.items()}
+            found = {number: self._on_tokens(weights) for number, weights in free.items()}
             for part in torch.arange(1, MIXTURES + 1) / MIXTURES:
-                self._try({number: self._mixed(start[number], values, part) for number, values in free.items()})
-            return *self._result(), "lower bound"
+                self._try(
+                    {number: ((1 - part) * inside[number] + part * found[number] + MAP_GUARD).log() for number in free}
+                )
+            if self.best is not None:
+                read = self._read(self.best, whole=True)
+                moved = float((read[0] - self.prediction).abs().sum() / 2)
+                if moved <= self.options.epsilon:
+                    (probs, shown), change = read, moved
+        attention = shown[0].cpu().numpy()
+        distance = min(float(jensen_shannon_divergence([attention], [own])[0]), math.log(2))
+        return attention, probs[0].cpu().numpy(), distance, change, "lower bound"
 
-    def _mixed(self, own: torch.Tensor, free: torch.Tensor, part) -> torch.Tensor:
-        """Log-weights of a mixture of rows, each over the tokens alone."""
-        lowest = torch.finfo(own.dtype).min
-        own, free = (values.masked_fill(~self.inside, lowest).softmax(-1) for values in (own, free))
-        return ((1 - part) * own + part * free + MAP_GUARD).log()
+    def _on_tokens(self, log_weights: torch.Tensor) -> torch.Tensor:
+        return log_weights.masked_fill(~self.inside, torch.finfo(log_weights.dtype).min).softmax(-1)
 
     def _try(self, free: dict[int, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """JSD of the attention shown and TVD of the prediction (K,) of free log-weights; keeps the best within epsilon."""
         probs, shown = self._read(free)
-        changes = (probs - self.prediction).abs().sum(-1) / 2
-        middle = (shown + self.own) / 2 + MAP_GUARD
-        parts = [(values * ((values + MAP_GUARD).log() - middle.log())).sum(-1) for values in (shown, self.own)]
-        distances = (parts[0] + parts[1]) / 2
+        changes, distances = (probs - self.prediction).abs().sum(-1) / 2, self._divergence(shown)
         allowed = torch.where(changes <= self.options.epsilon - MARGIN, distances, -1.0).detach()
         row = int(allowed.argmax())
         if float(allowed[row]) > self.distance:
             self.distance = float(allowed[row])
             self.best = {number: values[row : row + 1].detach().clone() for number, values in free.items()}
         return distances, changes
+
+    def _divergence(self, shown: torch.Tensor) -> torch.Tensor:
+        """JSD (K,) of attentions shown (K,T) from the model's."""
+        middle = ((shown + self.own) / 2 + MAP_GUARD).log()
+        parts = [(weights * ((weights + MAP_GUARD).log() - middle)).sum(-1) for weights in (shown, self.own)]
+        return (parts[0] + parts[1]) / 2
 
     def _read(self, free: dict[int, torch.Tensor], whole: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
         """Probabilities (K,C) in float64 and the attention shown (K,T) under free log-weights; whole: without a prefix."""
@@ -284,21 +294,11 @@ class _MapSearch:
         edit.free = free
         after = None if whole or self.target.prefix is None else (self.target.prefix, owner)
         read = self.subject.read(self.target.batch.take(owner), edit, keep=self.maps.keys().__contains__, after=after)
-        return read.logits.double().softmax(-1), self._shown({layer.number: layer.weights for layer in read.maps})
+        maps = {layer.number: layer.weights for layer in read.maps}
+        return read.logits.double().softmax(-1), self._shown(maps, len(owner))
 
-    def _shown(self, maps: dict[int, torch.Tensor]) -> torch.Tensor:
+    def _shown(self, maps: dict[int, torch.Tensor], count: int) -> torch.Tensor:
         """The attention shown (K,T) of maps, and of the model's own where these lack some."""
-        count = len(next(iter(maps.values()))) if maps else 1
-        layers = [maps.get(number, self.maps[number].expand(count, -1, -1, -1)) for number in self.shown_numbers]
+        layers = [maps.get(number, self.maps[number].expand(count, -1, -1, -1)) for number in self.layers_shown]
         on_text = self.subject.reduction(layers, self.matter.expand(count, -1)).double()[:, self.inside]
         return on_text / on_text.sum(1, keepdim=True).clamp(min=MAP_GUARD)
-
-    def _result(self) -> tuple[np.ndarray, np.ndarray, float, float]:
-        """Attention (T,), prediction (C,), JSD and TVD of the best, or the model's own where it goes too far."""
-        probs, shown = (self.prediction, self.own) if self.best is None else self._read(self.best, whole=True)
-        change = float((probs - self.prediction).abs().sum() / 2)
-        if change > self.options.epsilon:
-            probs, shown, change = self.prediction, self.own, 0.0
-        shown, own = shown[0].cpu().numpy(), self.own[0].cpu().numpy()
-        distance = float(jensen_shannon_divergence([shown], [own])[0])
-        return shown, probs[0].cpu().numpy(), min(distance, math.log(2)), change

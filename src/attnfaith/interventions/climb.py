@@ -17,7 +17,6 @@ TIE = 1e-6  # nats: attentions closer than this to the best are tied; the first 
 PAIRS = 128  # pairs of tokens tried
 STEPS = 40  # halvings of a segment, to 1e-12
 TINY = 1e-12
-GRID = 17  # weights tried on the segment between two tokens
 NEIGHBOURS, ROUNDS = 3, 20  # heaviest tokens whose weight is moved to another, and how often
 
 
@@ -38,8 +37,8 @@ class Climb:
     """The best attention found without a closed form: every point it holds keeps the prediction within epsilon.
 
     From a point that does, a segment to one that does not is halved down to where it stops doing so: the divergence is
-    convex, so the end is the best. Segments lead from the model's attention to every token and to mixtures of two, from the
-    mixture of two tokens that changes least to either of them, and from the best point on.
+    convex, so the end is the best. Segments lead from the model's attention to every token and to mixtures of two, from
+    mixtures of two tokens to either of them, and from the best point on.
     """
 
     def __init__(self, text: Readout, epsilon: float):
@@ -47,7 +46,6 @@ class Climb:
         self.entropy = xlogy(self.own, self.own)
         # (C,T), of the prediction by attention
         self.slopes = (self.probs * (self.scores - (self.scores @ self.probs)[:, None])).T
-        self.lines = self._principal()
         # log-odds that all change by `width` or less move the prediction by no more than epsilon
         lines, width = implied_ranges(self.scores, self.probs, epsilon)[0], 4 * math.atanh(epsilon)
         self.sure = lines, lines @ self.own - width, lines @ self.own + width
@@ -79,7 +77,7 @@ class Climb:
         first, second, low, high = self._pairs(ranges)
         targets = np.concatenate([tokens, _mix(tokens, first, second, low), _mix(tokens, first, second, high)])
         reached = [self.own[None], self.push(self.own, targets)]
-        middle = _mix(tokens, first, second, self._least_change(first, second, low, high))
+        middle = _mix(tokens, first, second, (low + high) / 2)
         held = self.distance(middle @ self.scores) <= self.epsilon
         reached += [self.push(middle[held], tokens[side[held]]) for side in (first, second)]
         near, far = self._least(xlogy(1 + self.own, 1 + self.own) - self.entropy)
@@ -96,13 +94,10 @@ class Climb:
         return chosen
 
     def _moves(self, chosen: np.ndarray, tokens: np.ndarray) -> Iterator[np.ndarray]:
-        """Attentions (M,T) to go towards: a heavy token's weight moved, up the divergence's slope, along principal lines."""
+        """Attentions (M,T) to go towards: a heavy token's weight moved, and up the divergence's slope."""
         heaviest = np.argsort(-chosen, kind="stable")[:NEIGHBOURS]
         yield (chosen + chosen[heaviest, None, None] * (tokens - tokens[heaviest, None])).reshape(-1, len(tokens))
         yield from self._least(np.log1p(self.own / np.maximum(chosen, TINY)))
-        for line in self.lines:
-            falling = line < 0
-            yield np.maximum(chosen + (chosen[falling] / -line[falling]).min() * line, 0)[None]
 
     def _furthest(self, attentions: np.ndarray) -> tuple[np.ndarray, float]:
         divergence = self.divergence(attentions)
@@ -130,33 +125,6 @@ class Climb:
         rest, own_first, own_second = 1 - weight, self.own[first], self.own[second]
         gained = xlogy(weight + own_first, weight + own_first) - xlogy(weight, weight) - self.entropy[first]
         return -gained - xlogy(rest + own_second, rest + own_second) + xlogy(rest, rest) + self.entropy[second]
-
-    def _least_change(self, first, second, low, high) -> np.ndarray:
-        """The weight of the first token, low to high, that changes the prediction least: by a grid, then by halvings."""
-        start, end = self.scores[second], self.scores[first]
-
-        def best(weights):
-            change = self.distance(start + weights[..., None] * (end - start))
-            return np.take_along_axis(weights, change.argmin(0)[None], 0)[0]
-
-        weight, width = best(low + (high - low) * np.linspace(0, 1, GRID)[:, None]), (high - low) / (GRID - 1)
-        for _ in range(STEPS // 2):
-            weight, width = best(np.clip(weight + width / 2 * np.array([[0], [-1], [1]]), low, high)), width / 2
-        return weight
-
-    def _principal(self) -> np.ndarray:
-        """Changes of attention (L,T), summing to 0, that move the prediction by the most to the least, in both directions.
-
-        Where there are no more tokens than classes the attentions that keep the prediction are long and thin along these;
-        with more tokens many directions change nothing, and L = 0.
-        """
-        classes, tokens = self.slopes.shape
-        if tokens > classes:
-            return np.zeros((0, tokens))
-        basis = np.linalg.svd(np.ones((1, tokens)))[2][1:]  # of the changes that sum to 0
-        changes = self.slopes / np.sqrt(np.maximum(self.probs, TINY))[:, None]  # in the Fisher metric at the prediction
-        lines = np.linalg.svd(changes @ basis.T)[2] @ basis
-        return np.concatenate([lines, -lines])
 
     def _least(self, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Attentions (1,T) of least costs.x: one surely within epsilon, and one that is so to first order."""

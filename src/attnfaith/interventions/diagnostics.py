@@ -76,7 +76,6 @@ class PermissibleOnly(_OfImpermissible, ExplanationTest):
     absent: Absent = "deleted"
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        self.check(subject, None)
         marks, mask = impermissible(subject, batch, self.name), subject.attendable(batch)
         parts = [~marked[inside].cpu().numpy()[None] for marked, inside in zip(marks, mask, strict=True)]
         parts = [part[: int(part.any() and not part.all())] for part in parts]
@@ -229,7 +228,6 @@ class Conicity(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        self.check(subject, None)
         mask = subject.attendable(batch)
         states = subject.states_by_layer(batch)[-1 if self.layer == "last" else self.layer].double()
         states, counts = torch.where(mask.unsqueeze(2), states, 0.0), mask.sum(1)

@@ -32,7 +32,6 @@ SIGNED = {"axes": ("M",), "dtype": "float64", "range": (-1.0, 1.0), "undefined":
 THINNED = {"axes": ("M", "K"), "dtype": "float64", "undefined": CONSTANT}
 
 
-@torch.no_grad()
 def whole(subject: Subject, batch: Batch) -> np.ndarray:
     """Return class probabilities (B,C) in float64 of the texts as they are."""
     return whole_logits(subject, batch).double().softmax(-1).cpu().numpy()
@@ -132,7 +131,6 @@ class RationaleErasure(ExplanationTest):
     absent: Absent = "deleted"
 
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
-        self.check(subject, None)
         names, texts, random = self.scored(subject, batch, scores, seed)
         parts, rows = [], []
         for values, numbers in zip(texts, random, strict=True):
@@ -181,7 +179,6 @@ class Comprehensiveness(ExplanationTest):
     absent: Absent = "deleted"
 
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
-        self.check(subject, None)
         if scores is not None:
             scores = {name: scores[name] for name in ("attention", *[name for name in REFERENCES if name in scores][:1])}
         names, texts, random = self.scored(subject, batch, scores, seed)
@@ -245,40 +242,30 @@ class Selection(ExplanationTest):
 
     @torch.no_grad()
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
-        self.check(subject, None)
         measures, texts, random = self.scored(subject, batch, scores, seed)
-        inside, selects = subject.attendable(batch), "selection" in subject.capabilities
+        selects, rows = "selection" in subject.capabilities, []
         sizes = (OWN_SIZE, *self.shares) if selects else tuple(self.shares)
         names, all_sizes = np.repeat(measures, len(sizes)).tolist(), np.tile(np.array(sizes), len(measures))
-        chosen, missing, parts = [], [], []
-        for row, (values, numbers) in enumerate(zip(texts, random, strict=True)):
-            own = subject.selected(batch)[row][inside[row]].cpu().numpy() if selects else None
-            counts = [int(own.sum()) if size == OWN_SIZE else int(budget_tokens(inside[row], size)) for size in sizes]
+        for row, (values, numbers, inside) in enumerate(zip(texts, random, subject.attendable(batch), strict=True)):
+            own = subject.selected(batch)[row][inside].cpu().numpy() if selects else None
+            counts = [int(own.sum()) if size == OWN_SIZE else int(budget_tokens(inside, size)) for size in sizes]
             selections = first_ranked(values, counts, numbers)
             if selects and "attention" in measures:
                 selections[measures.index("attention"), 0] = own
-            flat = selections.reshape(len(names), -1)
-            missing.append(np.repeat(np.isnan(values).any(1), len(sizes)))
-            chosen.append(flat & ~missing[-1][:, None])
-            parts.append(np.concatenate([flat, ~flat, *([own[None], ~own[None]] if selects else [])]))
-        probs = self._read_selected(subject, batch, parts) if selects else read_parts(subject, batch, parts, self.absent)
-        rows = []
-        for row, text in enumerate(probs):
-            parted = text[: 2 * len(names)].reshape(2, len(names), -1)
-            parted[:, missing[row]] = np.nan
-            rows.append((names, all_sizes, chosen[row], *parted, *(text[-2:] if selects else ())))
-        return self.in_columns(subject, rows)
-
-    @staticmethod
-    def _read_selected(subject, batch, parts: list[np.ndarray]) -> list[np.ndarray]:
-        """Class probabilities (V,C) of parts (V,T) of each text, by a subject that reads a given selection."""
-        probs = []
-        for row, (inside, part) in enumerate(zip(subject.attendable(batch), parts, strict=True)):
-            selected = inside.new_zeros(1, len(part), len(inside))
-            selected[:, :, inside] = torch.from_numpy(part).to(inside.device)
+            selections = selections.reshape(len(names), -1)
+            parts = np.concatenate([selections, ~selections, *([own[None], ~own[None]] if selects else [])])
             text = batch.take(torch.tensor([row], device=inside.device))
-            probs.append(softmax(subject.read_selected(text, selected)[0].double().cpu().numpy()))
-        return probs
+            if selects:
+                selected = inside.new_zeros(1, len(parts), len(inside))
+                selected[:, :, inside] = torch.from_numpy(parts).to(inside.device)
+                probs = softmax(subject.read_selected(text, selected)[0].double().cpu().numpy())
+            else:
+                (probs,) = read_parts(subject, text, [parts], self.absent)
+            by_part, defined = probs[: 2 * len(names)].reshape(2, len(names), -1), ~np.isnan(values).any(1)
+            defined = np.repeat(defined, len(sizes))
+            by_part[:, ~defined] = np.nan
+            rows.append((names, all_sizes, selections & defined[:, None], *by_part, *(probs[-2:] if selects else ())))
+        return self.in_columns(subject, rows)
 
 
 @register
@@ -305,7 +292,6 @@ class SignViolations(ExplanationTest):
     absent: Absent = "deleted"
 
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
-        self.check(subject, None)
         names, texts, random = self.scored(subject, batch, scores, seed)
         rows, parts = [], []
         for values, numbers in zip(texts, random, strict=True):
@@ -421,7 +407,6 @@ class FrozenFlipSet(ExplanationTest):
         subject.check_rules(self.inputs)
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        self.check(subject, None)
         mask, predicted = subject.attendable(batch).cpu().numpy(), whole_logits(subject, batch).argmax(1)
         rivals = torch.arange(subject.num_labels - 1, device=predicted.device).expand(len(predicted), -1)
         rivals = rivals + (rivals >= predicted.unsqueeze(1))
@@ -436,14 +421,13 @@ class FrozenFlipSet(ExplanationTest):
         for row, name in enumerate(batch["instance_id"]):
             chosen, rival = smallest_set(parts[row][:, mask[row]], values[row], rivals[row] < predicted[row])
             random = generator(seed, name, self.name)
-            removed = np.array([chosen, *(random.permutation(chosen) for _ in range(self.draws))])
-            remaining.append(~removed if chosen.any() else ~removed[:0])
-            rows.append((chosen.astype(np.float32), np.nan, np.nan, np.full(subject.num_labels, np.nan), np.nan))
-            if chosen.any():
-                rows[-1] = chosen.astype(np.float32), float(chosen.sum()), float(rivals[row, rival])
+            removed = [chosen, *(random.permutation(chosen) for _ in range(self.draws))]
+            remaining.append(~np.array(removed)[: len(removed) if chosen.any() else 0])
+            size = (float(chosen.sum()), float(rivals[row, rival])) if chosen.any() else (np.nan, np.nan)
+            rows.append((chosen.astype(np.float32), *size))
         for row, probs in enumerate(read_parts(subject, batch, remaining, self.absent)):
-            if len(probs):
-                rows[row] = *rows[row], probs[0], float((probs[1:].argmax(1) != predicted[row]).mean())
+            changed = float((probs[1:].argmax(1) != predicted[row]).mean()) if len(probs) else np.nan
+            rows[row] = *rows[row], probs[0] if len(probs) else np.full(subject.num_labels, np.nan), changed
         return self.in_columns(subject, rows)
 
 

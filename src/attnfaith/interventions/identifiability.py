@@ -84,7 +84,6 @@ class Identifiability(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        self.check(subject, None)
         own = subject.attention(batch).double().cpu().numpy(), subject.attendable(batch).cpu().numpy()
         own = [row[inside] for row, inside in zip(*own, strict=True)]
         rows, alternatives_of = [], self._pooled if "states" in subject.capabilities else self._of_heads

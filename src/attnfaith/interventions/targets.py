@@ -241,8 +241,8 @@ def under(subject: Subject, batch: Batch, rows: Sequence[int] | None = None) -> 
 
 def _padded(rows: list[torch.Tensor], value: int) -> torch.Tensor:
     """Rows (T,...) as one tensor (B,T,...); T is at least 1."""
-    padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=value)
-    return padded if padded.shape[1] else padded.new_full((len(rows), 1, *padded.shape[2:]), value)
+    _padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=value)
+    return _padded if _padded.shape[1] else _padded.new_full((len(rows), 1, *_padded.shape[2:]), value)
 
 
 class Pooled(Target):

@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_origin
+from typing import ClassVar, Literal, TypeVar, dataclass_transform
 
 from attnfaith.record import Column
 from attnfaith.support.errors import AttnfaithError, excerpt, nearest
@@ -135,34 +135,37 @@ _CLASSES: dict[str, dict[str, type[Measure]]] = {reads: {} for reads in READS}
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def register(cls: Kind) -> Kind:
-    """Add a class of measures to the registry, under its name; returns the class as a frozen dataclass that checks options.
+    """Add a class of measures to the registry, under its name; returns it as a frozen dataclass that checks its options.
 
     Usable as a decorator. The measure may then be called with any model and the batch of a tokenizer.
 
     Raises ValueError for a class that does not declare itself wholly, and for a name that another class has.
     """
+    from pydantic import ConfigDict
+    from pydantic.dataclasses import dataclass
+
     for name, allowed in (("cost", COSTS), ("reads", READS)):
         if getattr(cls, name) not in allowed:
             raise ValueError(f"{cls.__name__}.{name}={getattr(cls, name)!r}; give one of {', '.join(allowed)}")
     missing = [name for name in ("name", "columns", "__doc__") if not getattr(cls, name, None)]
     if missing:
         raise ValueError(f"{cls.__name__} lacks {', '.join(missing)}: a measure declares its name, columns and docstring")
-    classes = _CLASSES[cls.reads]
-    own = f"{cls.__module__}.{cls.__qualname__}"
-    if cls.name in classes and f"{classes[cls.name].__module__}.{classes[cls.name].__qualname__}" != own:
+    other = _CLASSES[cls.reads].get(cls.name, cls)
+    if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
         raise ValueError(f"a measure called {cls.name!r} is registered already: give another name")
     parameters = inspect.signature(cls.__call__).parameters
     cls.needs = frozenset(cls.needs)
     cls.takes_seed, cls.takes_scores = "seed" in parameters, "scores" in parameters
     cls.__call__ = _opening(cls.__call__)
-    classes[cls.name] = _checked(cls)
+    cls = dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))(cls)
+    _CLASSES[cls.reads][cls.name] = cls
     return cls
 
 
 def _opening(call: Callable) -> Callable:
     """`__call__` that takes any model and a plain batch, outside the modes of torch that a caller has set.
 
-    Raises SubjectError, before anything is computed, for a model that lacks what the measure needs.
+    Raises, before anything is computed, SubjectError for a model that lacks what the measure needs, and what `check` raises.
     """
 
     @functools.wraps(call)
@@ -172,56 +175,10 @@ def _opening(call: Callable) -> Callable:
 
         with plainly():
             subject, batch = opened(subject, batch, self.needs, self.name, self.reads)
+            self.check(subject, None)
             return call(self, subject, batch, **keywords)
 
     return measure
-
-
-def _checked(cls: Kind) -> Kind:
-    """The class as a frozen dataclass whose options pydantic checks."""
-    from pydantic import ConfigDict, ValidationError
-    from pydantic.dataclasses import dataclass
-
-    cls = dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))(cls)
-    init = cls.__init__
-
-    @functools.wraps(init)
-    def check_options(self, **options):
-        if options:
-            _check_option_names(cls.name, options, cls.options())
-        try:
-            init(self, **options)
-        except ValidationError as refusal:
-            raise ValueError(_first_mistake(cls, refusal, options)) from refusal
-
-    cls.__init__ = check_options
-    return cls
-
-
-def _check_option_names(measure: str, options: Iterable[str], allowed: Iterable[str]) -> None:
-    for name in options:
-        if name not in allowed:
-            listed = ", ".join(allowed) or "none"
-            raise ValueError(f"{measure} has no option {name!r}{nearest(name, allowed)}; options: {listed}")
-
-
-def _first_mistake(cls: type[Measure], refusal, options: Mapping) -> str:
-    """The first option that pydantic refused and what is allowed, in one line."""
-    mistake = refusal.errors(include_url=False)[0]
-    if not mistake["loc"]:  # a rule between options has its own message
-        return str(mistake["ctx"]["error"])
-    name = str(mistake["loc"][0])
-    field = cls.__pydantic_fields__[name]
-    choices = [repr(choice) for choice in _choices(field.annotation)]
-    allowed = field.description or (f"one of {', '.join(choices)}" if choices else mistake["msg"])
-    return f"{name}={excerpt(options[name])}; give {allowed}"
-
-
-def _choices(annotation) -> Iterable:
-    """The values that a type of literals allows."""
-    if get_origin(annotation) is Literal:
-        return get_args(annotation)
-    return [choice for part in get_args(annotation) for choice in _choices(part)]
 
 
 def names(reads: str = "texts") -> list[str]:
@@ -278,14 +235,28 @@ def check_options(wanted: Sequence[str], options: Mapping[str, Mapping], reads: 
     for part in (options, *(options.values() if isinstance(options, Mapping) else ())):
         if not isinstance(part, Mapping):
             raise MeasurementError(f"options: {excerpt(part)} is no mapping; give {{measure: {{option: value}}}}")
-    for name in options:
+    for name, values in options.items():
         if name not in wanted:
             raise MeasurementError(f"options for {excerpt(name)}, which is not measured; measured: {sorted(wanted)}")
-        if name not in _CLASSES[reads] and name in catalogue()[reads]:
-            try:
-                _check_option_names(name, options[name], catalogue()[reads][name]["options"])
-            except ValueError as error:
-                raise MeasurementError(f"options of '{name}': {error}") from error
+        listed = catalogue()[reads].get(name)
+        allowed = listed["options"] if listed else find(name, reads).options()
+        for option in set(values) - set(allowed):
+            raise MeasurementError(
+                f"options of '{name}': {name} has no option {option!r}{nearest(option, allowed)}; "
+                f"options: {', '.join(allowed) or 'none'}"
+            )
+
+
+def mistake(error: Exception, options: Mapping) -> str:
+    """Return the option that a measure refused and what is allowed, in one line. error: what its class raised."""
+    if not hasattr(error, "errors"):
+        return str(error)
+    mistakes = error.errors(include_url=False)
+    place, reasons = (
+        mistakes[0]["loc"],
+        ", or ".join(dict.fromkeys(found["msg"].removeprefix("Value error, ") for found in mistakes)),
+    )
+    return f"{place[0]}={excerpt(options.get(place[0]))}: {reasons}" if place else reasons
 
 
 def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, reads: str = "texts") -> list[Measure]:
@@ -300,8 +271,8 @@ def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, r
     for name in wanted:
         try:
             measures.append(find(name, reads)(**options.get(name, {})))
-        except (TypeError, ValueError) as error:
-            raise MeasurementError(f"options of '{name}': {error}") from error
+        except ValueError as error:
+            raise MeasurementError(f"options of '{name}': {mistake(error, options[name])}") from error
     tests = sorted(measure.name for measure in measures if measure.takes_scores)
     for measure in measures:
         if tests and (target := measure.stated().get("target", "predicted")) != "predicted":
