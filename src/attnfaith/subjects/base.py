@@ -56,6 +56,18 @@ class ModelSubject:
     def capabilities(self) -> frozenset[str]:
         return self.can - self.lacks.keys()
 
+    def setting(self, name: str, *more):
+        """A value of the configuration, of that of generation or of a part, or of `more`: the first that there is."""
+        parts = (getattr(self.config, part, None) for part in ("text_config", "decoder"))
+        owners = (self.config, getattr(self.model, "generation_config", None), *parts, *more)
+        return next((value for owner in owners if (value := getattr(owner, name, None)) is not None), None)
+
+    @property
+    def end_token_id(self) -> int | None:
+        """The marker that ends a text; None where it is unknown."""
+        number = self.setting("eos_token_id")
+        return number[0] if isinstance(number, list) and number else number
+
     @property
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes, in their order; () where they have only the default names of transformers."""
@@ -124,7 +136,8 @@ def tolerance_of(model) -> float:
 def check_finite(model) -> None:
     """Raise SubjectError for a weight that is not finite."""
     for name, values in model.state_dict().items():
-        if values.is_floating_point() and not values.sum().isfinite() and not values.isfinite().all():
+        numeric = isinstance(values, torch.Tensor) and values.is_floating_point()  # quantised layers keep other things too
+        if numeric and not values.sum().isfinite() and not values.isfinite().all():
             raise SubjectError(
                 f"weight '{name}' holds NaN or infinite values: the training diverged or the checkpoint is broken"
             )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from attnfaith.data.collation import pad_batch
 from attnfaith.subjects.attention import LEAVES, Edit, Embedded, Hook, Map, Named, nothing, silence
 from attnfaith.subjects.base import (
     EAGER,
@@ -168,6 +169,7 @@ class _Probe:
 
     def own_logits(self) -> torch.Tensor:
         """The model's logits without the hook. Raises SubjectError where it reads something else than such inputs."""
+        check_finite(self.model)
         try:
             logits = self.call(self.inputs[0]).logits
         except Exception as error:  # models raise many kinds
@@ -175,9 +177,7 @@ class _Probe:
                 f"{type(self.model).__name__} fails the check 'reading': given {self.input_kind} alone it raises "
                 f"{type(error).__name__}: {excerpt(error, 200)}"
             ) from error
-        if not logits.isfinite().all():
-            check_finite(self.model)
-            self.check(False, "reading", "its logits are not finite")
+        self.check(bool(logits.isfinite().all()), "reading", "its logits are not finite")
         return logits
 
     def run(self, item, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
@@ -205,10 +205,10 @@ class _Probe:
         self.check(not twice, "layers", f"'{twice}' weighs values more than once, and its attention is not one of these")
         return layers
 
-    def draw(self, length: int, size: int, markers: set, generator: torch.Generator) -> torch.Tensor:
+    def draw(self, length: int, size: int, markers: set, seed: int) -> torch.Tensor:
         """Random ids (length,), none of a marker, of a vocabulary of this size."""
         ordinary = torch.tensor([number for number in range(min(size, ORDINARY)) if number not in markers])
-        return ordinary[torch.randint(0, len(ordinary), (length,), generator=generator)]
+        return ordinary[torch.randint(0, len(ordinary), (length,), generator=torch.Generator().manual_seed(seed))]
 
     def record(self, numbers: Sequence[int], blocks: Sequence[str]) -> list[Layer]:
         """The layers of the first input: the maps of these numbers, and what follows each."""
@@ -221,10 +221,10 @@ class _Probe:
         wrong = ~keys[:, None, None] * queries[:, None, :, None]
         return all(number < len(maps) and float((maps[number].weights * wrong).max()) <= 1e-6 for number in layers)
 
-    def takes_embeddings(self, table: Callable, ids: torch.Tensor, read: Callable, plain: torch.Tensor) -> bool:
-        """Whether the table's embeddings, given, are read in place of the ids alone, and gradients reach them."""
+    def takes_embeddings(self, ids: torch.Tensor, read: Callable, plain: torch.Tensor) -> bool:
+        """Whether embeddings of the ids, given, are read in place of the ids alone, and gradients reach them."""
         try:
-            weight = table()
+            weight = self.subject.vocabulary()
             embedded = torch.nn.functional.embedding(ids, weight).detach().requires_grad_()
             with torch.enable_grad(), Embedded(weight, ids, embedded):
                 again = read()
@@ -237,7 +237,11 @@ class _Probe:
 
 
 class Texts(_Probe):
-    """A classifier of transformers: one text or two, and attention over all input positions."""
+    """A classifier of transformers: one text or two, and attention over all input positions.
+
+    A random text has the end marker of an encoder–decoder, which reads its answer there; every third token is impermissible,
+    where the model asks.
+    """
 
     attention, input_kind = "attention", "token ids and a mask"
     shape = LENGTHS[0], LENGTHS[0]
@@ -245,21 +249,15 @@ class Texts(_Probe):
 
     def __init__(self, subject):
         super().__init__(subject)
-        self.inputs = [self._text(length, seed) for seed, length in enumerate((*LENGTHS, LENGTHS[0]))]
-
-    def _text(self, length: int, seed: int) -> dict[str, torch.Tensor]:
-        """One random text (1,L), with the end marker of an encoder–decoder, which reads its answer there; every third token
-        is impermissible, where the model asks.
-        """
-        subject, generator = self.subject, torch.Generator().manual_seed(seed)
-        markers = {*subject.markers, subject.filling}
-        ids = self.draw(length, vocabulary_size(self.model), markers, generator).unsqueeze(0).to(subject.device)
-        if subject.end_token_id is not None:
-            ids[:, -1] = subject.end_token_id
-        text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        if separates(self.model):
-            text["impermissible"] = (torch.arange(length, device=ids.device) % 3 == 2).long().unsqueeze(0)
-        return text
+        self.inputs, markers = [], {*subject.markers, subject.filling}
+        for seed, length in enumerate((*LENGTHS, LENGTHS[0])):
+            ids = self.draw(length, vocabulary_size(self.model), markers, seed).unsqueeze(0).to(subject.device)
+            if subject.end_token_id is not None:
+                ids[:, -1] = subject.end_token_id
+            text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+            if separates(self.model):
+                text["impermissible"] = (torch.arange(length, device=ids.device) % 3 == 2).long().unsqueeze(0)
+            self.inputs.append(text)
 
     def call(self, text: dict):
         return self.model(**text)
@@ -283,15 +281,11 @@ class Texts(_Probe):
             fault = f"its logits depend on the positions {places} of the last layer, and tokens of two kinds meet in them"
             self.check(places == [0], "separation", fault)
         if not model.config.is_encoder_decoder and len(layers) == maps:
-            shape = text["input_ids"].shape
-            blocks = chain_of(model, names, shape, lambda candidate: self.record(layers, candidate))
+            blocks = chain_of(model, names, text["input_ids"].shape, lambda candidate: self.record(layers, candidate))
         together = next(way for way, rows in zip(TOGETHER, ([0, 1], [0, 2], []), strict=True) if self._same(rows, layers))
-        return {
-            "together": together,
-            "token_types": "token_type_ids" in inspect.signature(model.forward).parameters,
-            "blocks": blocks,
-            "lacks": self._lacks(logits, layers, blocks, together),
-        }
+        token_types = "token_type_ids" in inspect.signature(model.forward).parameters
+        lacks = self._lacks(logits, layers, blocks, together)
+        return {"together": together, "token_types": token_types, "blocks": blocks, "lacks": lacks}
 
     def _lacks(self, logits, numbers: list[int], blocks: tuple[str, ...], together: str) -> dict[str, str | None]:
         """The capabilities that the model may lack, each with the reason, or None."""
@@ -302,8 +296,7 @@ class Texts(_Probe):
             why = "attention is a decoder's over an encoder" if two else "no list of modules is such a chain"
             names = ("layer states", "layer parts", "token states", *["stacked maps"] * two)
             lacks |= dict.fromkeys(names, why)
-        table, read = lambda: self.model.get_input_embeddings().weight, lambda: self.model(**text).logits
-        if not self.takes_embeddings(table, text["input_ids"], read, logits):
+        if not self.takes_embeddings(text["input_ids"], lambda: self.call(text).logits, logits):
             needing = ("embeddings", "embedding length", "held attention", "backward rules")
             lacks |= dict.fromkeys(needing, "it looks the ids as they are up in no table of tokens")
         elif not self._reads_length(logits):
@@ -320,11 +313,10 @@ class Texts(_Probe):
         """Whether some of the texts are read together as each is read alone."""
         if not rows:
             return True
-        padded = {}
-        for name in self.inputs[0]:
-            values, filling = [self.inputs[row][name][0] for row in rows], self.subject.filling
-            padded[name] = torch.nn.utils.rnn.pad_sequence(values, True, filling if name == "input_ids" else 0)
-        mask, alone = padded["attention_mask"].bool(), torch.cat([self.call(self.inputs[row]).logits for row in rows])
+        texts = [self.inputs[row] for row in rows]
+        features = [{name: values[0].tolist() for name, values in text.items()} for text in texts]
+        padded = {name: values.to(self.subject.device) for name, values in pad_batch(features, self.subject.filling).items()}
+        mask, alone = padded["attention_mask"].bool(), torch.cat([self.call(text).logits for text in texts])
         try:
             logits, hook = self.run(padded)
         except Exception:  # such as a model without a padding token
@@ -334,26 +326,27 @@ class Texts(_Probe):
     def _hides(self) -> bool:
         """Whether logits do not depend on tokens behind the first, the last one too, once their mask is 0."""
         text, _, other = self.inputs
-        mask = text["attention_mask"].clone()
-        mask[:, [3, 4, -1]] = 0
+        mask = text["attention_mask"].index_fill(1, torch.tensor([3, 4, LENGTHS[0] - 1], device=self.subject.device), 0)
         hidden = text | {"attention_mask": mask}
         changed = hidden | {"input_ids": torch.where(mask == 0, other["input_ids"], text["input_ids"])}
         try:
-            return _difference(self.model(**changed).logits, self.model(**hidden).logits) <= self.near
+            return _difference(self.call(changed).logits, self.call(hidden).logits) <= self.near
         except Exception:  # such as a model that takes padding at the end only
             return False
 
     def _reads_length(self, logits: torch.Tensor) -> bool:
         """Whether logits move when all embeddings become ten times as long."""
-        text, table = self.inputs[0], self.model.get_input_embeddings().weight
-        longer = 10 * torch.nn.functional.embedding(text["input_ids"], table)
-        with Embedded(table, text["input_ids"], longer):
-            moved = (self.model(**text).logits - logits).abs().max()
+        text, table = self.inputs[0], self.subject.vocabulary()
+        with Embedded(table, text["input_ids"], 10 * torch.nn.functional.embedding(text["input_ids"], table)):
+            moved = (self.call(text).logits - logits).abs().max()
         return bool(moved > max(10 * TOLERANCE, tolerance_of(self.model)) * logits.abs().max())
 
 
 class Pairs(_Probe):
-    """A model of transformers from sequences to sequences, and its decoder's attention to the encoder."""
+    """A model of transformers from sequences to sequences, and its decoder's attention to the encoder.
+
+    A random pair has the marker that ends sentences behind both.
+    """
 
     attention, input_kind = "cross-attention", "token ids of a source and of a target"
     shape = PAIR_LENGTHS[0][::-1]
@@ -361,40 +354,29 @@ class Pairs(_Probe):
 
     def __init__(self, subject):
         super().__init__(subject)
-        self.rows = [self._row(*lengths, seed) for seed, lengths in enumerate(PAIR_LENGTHS)]
-        self.inputs = [subject.collate([row]) for row in self.rows]
-
-    def _row(self, sources: int, targets: int, seed: int) -> dict[str, object]:
-        """A random pair, with the marker that ends sentences behind both."""
-        subject, config, generator = self.subject, self.subject.config, torch.Generator().manual_seed(seed)
+        config, end = subject.config, subject.end_token_id
         names = ("vocab_size", "decoder_vocab_size", "tgt_vocab_size")
         sizes = [getattr(part, name, None) for part in (config, getattr(config, "decoder", None)) for name in names]
         size = min(vocabulary_size(self.model), *(size for size in sizes if isinstance(size, int) and size > 0))
-        end, start = subject.end_token_id, (subject.setting(f"{name}_token_id") for name in ("bos", "decoder_start"))
-        markers = {subject.pad_token_id, end, *start}
-        row = {"instance_id": str(seed)}
-        for ids, words, length in (("input_ids", "source_words", sources), ("labels", "target_words", targets)):
-            drawn = self.draw(length, size, markers, generator).tolist()
-            row[ids] = drawn if end is None else [*drawn[:-1], end]
-            row[words] = [*range(length - 1), -1]
-        return row
+        markers = {subject.pad_token_id, end, subject.setting("bos_token_id"), subject.setting("decoder_start_token_id")}
+        self.rows = []
+        for seed, lengths in enumerate(PAIR_LENGTHS):
+            ids = [self.draw(length, size, markers, 2 * seed + side).tolist() for side, length in enumerate(lengths)]
+            ids = [side if end is None else [*side[:-1], end] for side in ids]
+            words = [[*range(length - 1), -1] for length in lengths]
+            names = ("input_ids", "labels", "source_words", "target_words")
+            self.rows.append({"instance_id": str(seed), **dict(zip(names, (*ids, *words), strict=True))})
+        self.inputs = [subject.collate([row]) for row in self.rows]
 
     def call(self, pair: PairBatch, **options):
         return self.model(**self.subject.model_inputs(pair), **self.subject.uncached, **options)
-
-    def own_logits(self) -> torch.Tensor:
-        logits, targets = super().own_logits(), PAIR_LENGTHS[0][1]
-        check_finite(self.model)
-        shape = tuple(logits.shape[:2])
-        self.check(shape == (1, targets), "reading", f"of a target of {targets} tokens it has logits {shape}")
-        return logits
 
     def _encode(self, pair: PairBatch, edit: Edit | None = None):
         with Hook(len(pair), edit, nothing):
             return self.model.get_encoder()(input_ids=pair["input_ids"], attention_mask=pair["attention_mask"])
 
     def encoded(self, pair: PairBatch) -> dict[str, object]:
-        return {"encoder_outputs": pair.once("encoded", "checks", lambda: self._encode(pair))}
+        return {"encoder_outputs": self._encode(pair)}
 
     def chosen(self, crossed: list[int], hook: Hook, named: Named, sizes: list) -> list[int]:
         """All maps over the source."""
@@ -409,17 +391,12 @@ class Pairs(_Probe):
         blocks = chain_of(self.model, names, pair["labels"].shape, lambda candidate: self.record(range(maps), candidate))
         with Named(encoder) as named:
             self._encode(pair, named)
-        count, shape = len(named.names), pair["input_ids"].shape
-        encoder_blocks = chain_of(encoder, named.names, shape, lambda candidate: self._record_encoder(candidate, count))
-        return {
-            "vocabulary": logits.shape[2],
-            "blocks": blocks,
-            "encoder_blocks": encoder_blocks,
-            "lacks": self._lacks(layers, maps, blocks, encoder_blocks),
-        }
+        encoder_blocks = chain_of(encoder, named.names, pair["input_ids"].shape, self._record_encoder)
+        lacks = self._lacks(layers, maps, blocks, encoder_blocks)
+        return {"vocabulary": logits.shape[2], "blocks": blocks, "encoder_blocks": encoder_blocks, "lacks": lacks}
 
-    def _record_encoder(self, blocks: Sequence[str], count: int) -> list[Layer]:
-        with Recorded(self.model.get_encoder(), range(count), blocks) as recorded:
+    def _record_encoder(self, blocks: Sequence[str]) -> list[Layer]:
+        with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded:
             self._encode(self.inputs[0], recorded)
         return recorded.layers
 
@@ -427,16 +404,16 @@ class Pairs(_Probe):
         """The capabilities that the model may lack, each with the reason, or None."""
         pair, layers = self.inputs[0], self.record(range(maps), blocks)
         lacks = {"cross vectors": _refusal(projected, [layers[number] for number in cross])}
-        plain, read = self._encode(pair)[0], lambda: self._encode(pair)[0]
-        if not self.takes_embeddings(self.subject.vocabulary, pair["input_ids"], read, plain):
+        if not self.takes_embeddings(pair["input_ids"], lambda: self._encode(pair)[0], self._encode(pair)[0]):
             lacks["source embeddings"] = "it looks the ids up in no table of tokens"
-        lacks["layer results"] = None if blocks else "its decoder's layers are no chain of modules"
-        encoder = self._record_encoder(encoder_blocks, len(encoder_blocks))
-        if lacks["layer results"] or not encoder:
-            lacks["stacked parts"] = lacks["layer results"] or "its encoder's layers are no chain of modules"
+        if not blocks:
+            lacks["layer results"] = lacks["stacked parts"] = "its decoder's layers are no chain of modules"
+        elif not encoder_blocks:
+            lacks["stacked parts"] = "its encoder's layers are no chain of modules"
         elif cross != list(range(1, maps, 2)):
             lacks["stacked parts"] = "its decoder's layers are not of attention to the target and then to the source"
         else:
+            encoder = self._record_encoder(encoder_blocks)
             lacks["stacked parts"] = _refusal(decoder_parts, [layers]) or _refusal(LayerParts, encoder)
         return lacks
 

@@ -22,6 +22,7 @@ from attnfaith.subjects.base import (
     check_ids,
     configurations,
     configured,
+    is_encoder_decoder,
     position_limit,
     separates,
     tolerance_of,
@@ -102,10 +103,6 @@ class SelfAttention(ModelSubject):
 
     # ---------------------------------------------------------------------------------------- texts
 
-    def _settings(self, name: str, *owners) -> list:
-        """The values of that name of the configuration, of its text_config and of more owners; None where there is none."""
-        return [getattr(owner, name, None) for owner in (self.config, getattr(self.config, "text_config", None), *owners)]
-
     @property
     def max_length(self) -> int | None:
         """The most input positions of a text; None where there is no bound."""
@@ -114,8 +111,8 @@ class SelfAttention(ModelSubject):
     @property
     def pad_token_id(self) -> int | None:
         """The model's own where it has a padding token, since a decoder finds the end of a text by it."""
-        ids = self._settings("pad_token_id", self.tokenizer)
-        return next((int(number) for number in ids if number is not None and number >= 0), None)
+        number = self.setting("pad_token_id", self.tokenizer)
+        return None if number is None or number < 0 else int(number)
 
     @property
     def filling(self) -> int:
@@ -134,8 +131,7 @@ class SelfAttention(ModelSubject):
     @property
     def end_token_id(self) -> int | None:
         """The marker behind a text, at which an encoder–decoder answers; None for other models."""
-        pairs = zip(self._settings("eos_token_id"), self._settings("is_encoder_decoder"), strict=True)
-        return next((number for number, decodes in pairs if decodes and isinstance(number, int)), None)
+        return super().end_token_id if is_encoder_decoder(self.model) else None
 
     @property
     def markers(self) -> frozenset[int]:

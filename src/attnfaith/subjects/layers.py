@@ -18,12 +18,13 @@ copies of an instance, S source positions.
 """
 
 import copy
-import functools
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from typing import NamedTuple
 
 import torch
 
@@ -38,8 +39,7 @@ ROUNDING = 2e-6
 """How far sums may be off, over the largest number; besides 1e-4 of the smallest part, so that no part is missing."""
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A call of a module without parts."""
 
     module: torch.nn.Module
@@ -257,54 +257,28 @@ class Norm:
         return (vectors - vectors.mean(-1, keepdim=True)).mul_(factor) if self.centred else vectors * factor
 
 
-class BlockParts:
-    """Attention and the residual connection around it, in one instance, as a sum over tokens.
+class LayerParts:
+    """Attention and the residual connection around it, in a layer of one instance, as a sum over tokens.
 
-    whole (L,E): the states after both, and after the norm where it follows them. A subclass makes `whole`, and the norm
-    `middle` of the sum; `inner` is that of what attention gives. cross: attention is over a source, and the state before is
-    a summand of its own, the last.
-    """
-
-    inner: Norm | None = None
-    middle: Norm | None = None
-    cross = False
-    whole: torch.Tensor
-
-    def __init__(self, layer: Layer):
-        self.layer, self.values = layer, projected(layer)
-        self.added, self.calls = layer.calls[0].output, layer.calls[1:]  # what attention gives, and what is called after it
-        if self.calls and is_norm(self.calls[0].module) and adds_up(self.calls[0].input, self.added):
-            self.inner, self.added, self.calls = Norm.of(self.calls[0]), self.calls[0].output, self.calls[1:]
-
-    def all(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All rows, by number and a few at a time, with the vector (R,L,E), or (R,S+1,E), that each token adds to them;
-        biases belong to no token.
-        """
-        for rows in rows_at_once(torch.arange(len(self.whole), device=self.whole.device), self.values[0]):
-            vectors, before = summands(self.layer, self.values, rows), widened(self.layer.state[0, rows])
-            vectors = vectors if self.inner is None else self.inner(vectors, rows)
-            if self.cross:
-                vectors = torch.cat([vectors, before.unsqueeze(1)], 1)
-            else:
-                vectors[torch.arange(len(rows), device=rows.device), rows] += before
-            yield rows, vectors if self.middle is None else self.middle(vectors, rows)
-
-
-class LayerParts(BlockParts):
-    """A layer of one instance as a sum over tokens; after: whether norms stand behind the sums ("post-norm").
+    whole (L,E): the states after both, and after the norm where it follows them. cross: attention is over a source, and the
+    state before is a summand of its own, the last. target: the layer is a decoder's, and this is its block with attention to
+    the target so far. after: whether norms stand behind the sums ("post-norm"); None finds out by the layer's result.
 
     Raises SubjectError for a layer of another form.
     """
 
-    def __init__(self, layer: Layer, *, cross: bool = False):
-        super().__init__(layer)
-        added, calls, state = self.added, self.calls, layer.state
+    def __init__(self, layer: Layer, *, cross: bool = False, target: bool = False, after: bool | None = None):
+        self.layer, self.values, self.cross = layer, projected(layer), cross
+        self._inner = self._middle = self._outer = None  # norms: of what attention gives, of the sum, of the layer
+        added, calls, state = layer.calls[0].output, layer.calls[1:], layer.state
+        if calls and is_norm(calls[0].module) and adds_up(calls[0].input, added):
+            self._inner, added, calls = Norm.of(calls[0]), calls[0].output, calls[1:]
         norms = [call for call in calls if is_norm(call.module)]
-        self.cross, self._outer = cross, None
-        self.after = len(norms) > 1 and calls[-1] is norms[-1] and torch.equal(calls[-1].output, layer.result)
-        if self.after:
-            first, rest, last = norms[0], calls[-2], calls[-1]
-            sound = adds_up(first.input, state, added) and adds_up(last.input, first.output, rest.output)
+        self.after = len(norms) > 1 and ends_in_norm(layer) if after is None else after
+        if target:
+            sound = bool(norms) and adds_up(norms[0].input, state, added)
+        elif self.after:
+            sound = adds_up(norms[0].input, state, added) and adds_up(calls[-1].input, norms[0].output, calls[-2].output)
         else:
             sound = bool(calls) and adds_up(layer.result, state, added, calls[-1].output)
         if not sound:
@@ -312,43 +286,43 @@ class LayerParts(BlockParts):
                 "a layer's result is no plain sum of its state, of what attention gives and of the rest, nor norms of these"
             )
         if self.after:
-            self.middle, self._outer = Norm.of(first), Norm.of(last)
-        self.whole = widened(first.output if self.after else state + added.reshape(state.shape))[0]
+            self._middle, self._outer = Norm.of(norms[0]), None if target else Norm.of(calls[-1])
+        self.whole = widened(norms[0].output if self.after else state + added.reshape(state.shape))[0]
+
+    def all(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """All rows, by number and a few at a time, with the vector (R,L,E), or (R,S+1,E), that each token adds to them;
+        biases belong to no token.
+        """
+        for rows in rows_at_once(torch.arange(len(self.whole), device=self.whole.device), self.values[0]):
+            vectors, before = summands(self.layer, self.values, rows), widened(self.layer.state[0, rows])
+            vectors = vectors if self._inner is None else self._inner(vectors, rows)
+            if self.cross:
+                vectors = torch.cat([vectors, before.unsqueeze(1)], 1)
+            else:
+                vectors[torch.arange(len(rows), device=rows.device), rows] += before
+            yield rows, vectors if self._middle is None else self._middle(vectors, rows)
 
     def handed_on(self, parts: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """(R,L,E): parts after the layer's last residual connection and norm, without what its rest adds."""
         return parts if self._outer is None else self._outer(parts, rows)
 
 
-class TargetParts(BlockParts):
-    """A decoder's block that attends to the target so far; after: whether a norm follows it.
-
-    Raises SubjectError for a block of another form.
-    """
-
-    def __init__(self, layer: Layer, after: bool):
-        super().__init__(layer)
-        norm = next((call for call in self.calls if is_norm(call.module)), None)
-        if norm is None or not adds_up(norm.input, layer.state, self.added):
-            raise SubjectError(
-                "a decoder's state after attention to the target is no plain sum of the state before and of what that gives"
-            )
-        self.middle = Norm.of(norm) if after else None
-        self.whole = widened(norm.output if after else norm.input)[0]
-
-
-def decoder_parts(layers: list[Layer]) -> list[tuple[TargetParts, LayerParts]]:
-    """The two blocks of each layer of a decoder, from its maps in their order, of one pair.
+def decoder_parts(layers: list[Layer]) -> list[tuple[LayerParts, LayerParts]]:
+    """The two blocks of each layer of a decoder, over target and source, from its maps in their order, of one pair.
 
     Raises SubjectError where a layer is made in another way.
     """
     blocks = []
     for own, cross in zip(layers[::2], layers[1::2], strict=True):
-        last = cross.calls[-1] if cross.calls else None
-        after = last is not None and is_norm(last.module) and torch.equal(last.output, cross.result)
-        target = TargetParts(own, after)
+        target = LayerParts(own, target=True, after=ends_in_norm(cross))
         blocks.append((target, LayerParts(replace(cross, state=target.whole.unsqueeze(0)), cross=True)))
     return blocks
+
+
+def ends_in_norm(layer: Layer) -> bool:
+    """Whether a layer's result is what a norm gives."""
+    last = layer.calls[-1] if layer.calls else None
+    return last is not None and is_norm(last.module) and torch.equal(last.output, layer.result)
 
 
 def is_norm(module) -> bool:
@@ -369,7 +343,7 @@ def adds_up(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
         return False
     if widened(whole).dtype != whole.dtype:
         parts = [part.reshape(whole.shape).to(whole.dtype) for part in parts]
-        return any(torch.equal(functools.reduce(torch.add, order), whole) for order in itertools.permutations(parts))
+        return any(torch.equal(reduce(torch.add, order), whole) for order in itertools.permutations(parts))
     off = (whole - sum(part.reshape(whole.shape) for part in parts)).abs().max()
     least = min(part.abs().max() for part in parts)
     return bool(off <= 1e-4 * least + ROUNDING * whole.abs().max())
@@ -385,26 +359,11 @@ class Prefix:
         self.modules, self.results, self.count = [model.get_submodule(name) for name in blocks], [], count
 
     @contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Within, a forward pass of the instances is kept."""
-
-        def keep(module, args, result):
-            if len(self.results) < len(self.modules):
-                self.results.append(result)
-
-        handles = [module.register_forward_hook(keep) for module in set(self.modules)]
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    @contextmanager
-    def reused(self, rows: torch.Tensor) -> Iterator[None]:
-        """Within, a forward pass of the copies `rows` (N,) of the instances computes only what comes after."""
-        left, own = deque(self.results), {module: vars(module).get("forward") for module in self.modules}
+    def instead(self, call: Callable) -> Iterator[None]:
+        """Within, modules call call(forward, *args, **kwargs), their own forward first, in place of it."""
+        own = {module: vars(module).get("forward") for module in self.modules}
         for module in own:
-            module.forward = self._instead(module.forward, left, rows)
+            module.forward = partial(call, module.forward)
         try:
             yield
         finally:
@@ -413,8 +372,25 @@ class Prefix:
                 if forward is not None:
                     module.forward = forward
 
-    def _instead(self, forward: Callable, left: deque, rows: torch.Tensor) -> Callable:
-        return lambda *args, **kwargs: instances(left.popleft(), rows, self.count) if left else forward(*args, **kwargs)
+    def recorded(self):
+        """Within, a forward pass of the instances is kept."""
+
+        def keep(forward, *args, **kwargs):
+            result = forward(*args, **kwargs)
+            if len(self.results) < len(self.modules):
+                self.results.append(result)
+            return result
+
+        return self.instead(keep)
+
+    def reused(self, rows: torch.Tensor):
+        """Within, a forward pass of the copies `rows` (N,) of the instances computes only what comes after."""
+        left = deque(self.results)
+        return self.instead(
+            lambda forward, *args, **kwargs: (
+                instances(left.popleft(), rows, self.count) if left else forward(*args, **kwargs)
+            )
+        )
 
 
 def instances(output, rows: torch.Tensor, count: int):

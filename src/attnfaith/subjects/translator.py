@@ -28,7 +28,7 @@ from attnfaith.subjects.base import (
     vocabulary_size,
 )
 from attnfaith.subjects.checks import Pairs, Sites, checked
-from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded, TargetParts, decoder_parts, instances, projected
+from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded, decoder_parts, instances, projected
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch, word_sums
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES, SubjectError
 from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
@@ -59,19 +59,6 @@ class SequenceSubject(ModelSubject):
     def pad_token_id(self) -> int:
         number = self.setting("pad_token_id", self.tokenizer)
         return 0 if number is None or number < 0 else int(number)
-
-    @property
-    def end_token_id(self) -> int | None:
-        """The marker that ends a target; None where it is unknown."""
-        number = self.setting("eos_token_id", self.tokenizer)
-        return number[0] if isinstance(number, list) and number else number
-
-    def setting(self, name: str, *more):
-        """A value of the configuration, of that of generation, of the decoder's or of `more`: the first that there is."""
-        decoder = getattr(self.config, "decoder", None)
-        owners = (self.config, getattr(self.model, "generation_config", None), decoder, *more)
-        values = (getattr(owner, name, None) for owner in owners)
-        return next((value for value in values if value is not None), None)
 
     def identity(self) -> dict[str, object]:
         """The fields of an identity that the model decides; subclasses add those of its parts."""
@@ -331,7 +318,7 @@ class CrossAttention(SequenceSubject):
         layers = self.decoder_layers(pair)
         return [(widened(layers[number].weights[0]), projected(layers[number])) for number in self.sites.layers]
 
-    def stacked_parts(self, pair: PairBatch) -> tuple[list[LayerParts], list[tuple[TargetParts, LayerParts]]]:
+    def stacked_parts(self, pair: PairBatch) -> tuple[list[LayerParts], list[tuple[LayerParts, LayerParts]]]:
         """The states of the encoder's layers, and of the decoder's two blocks, as sums; of one pair."""
         blocks = self.sites.encoder_blocks
         with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded, Hook(1, recorded, nothing):
