@@ -11,7 +11,7 @@ SHIPPED = ("*.yaml", "shared.py", "*/*.yaml", "*/published*.csv", "*/**/*.py")
 
 
 class BuildWithRecipes(build_py):
-    """Copies recipes/ to attnfaith/recipes/shipped, where `attnfaith.recipes.library` looks for them.
+    """Copies recipes/ to attnfaith/recipes/shipped, where `attnfaith.recipes.files` looks for them.
 
     An editable install runs from the checkout and finds them there.
     """

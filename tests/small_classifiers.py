@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from attnfaith.recipes import library
+from attnfaith.recipes import folder as shipped
 from attnfaith.subjects import Batch, SelfAttention
 
 
@@ -19,7 +19,7 @@ MARKERS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")
 @functools.cache
 def architectures():
     """The recipe that makes a small classifier of every type."""
-    path = library.folder() / "any_classifier" / "architectures.py"
+    path = shipped() / "any_classifier" / "architectures.py"
     spec = importlib.util.spec_from_file_location("architectures", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -84,8 +84,7 @@ def test_the_record_is_kept_and_its_page_stands_in_a_frame(service, folder, monk
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "nowhere is neither a run, nor the folder of a model"),
-        (["owner/model", "--port", "70000"], "--port 70000: give a number from 1 to 65535"),
+        (["nowhere"], "no model 'nowhere': no such folder is here"),
     ],
 )
 def test_the_command_refuses_what_it_cannot_serve(arguments, message, capsys, tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ from attnfaith.record.lookup import find_record, run_on_hub
 from attnfaith.stats import mean
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
 from attnfaith.support.escaping import csv_frame
-from attnfaith.support.files import write_atomically
+from attnfaith.support.files import RECIPE, RECORD, write_atomically
 
 
 EXACTLY, WITHIN, NOT, REPORTED = "exactly", "within tolerance", "not", "reported"
@@ -93,7 +93,7 @@ def reproduce(
     recorded = runs.read_state(folder)
     if recorded.get("status") != "complete":
         raise ReproductionError(f"{name} is not complete ({recorded.get('status')!r}): there is nothing to compare")
-    recipe = recipes.load(folder / runs.RECIPE, untrusted=not local)
+    recipe = recipes.load(folder / RECIPE, untrusted=not local)
     own = recipe.data.path
     if data_path is not None:
         if own is None or Path(own).name != Path(data_path).name:  # instance ids hold it
@@ -109,7 +109,7 @@ def reproduce(
         raise ReproductionError(f"{name} was trained on other texts than {here} has in {', '.join(other)}: get {theirs}")
     folder = Path(output) if output is not None else Path("runs") / "reproduced" / name
     runs.run(replace(recipe, output_dir=str(folder)), resume=True)
-    rows = [*compare_numbers(recorded, runs.read_state(folder)), *compare_records(table, record.load(folder / runs.RECORD))]
+    rows = [*compare_numbers(recorded, runs.read_state(folder)), *compare_records(table, record.load(folder / RECORD))]
     write_atomically(folder / TABLE, csv_frame(pd.DataFrame(rows, dtype=object), undefined="nan"))
     return Reproduction(folder, rows)
 

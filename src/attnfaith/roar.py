@@ -37,7 +37,7 @@ from attnfaith.metrics.classification import classification_scores
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.train import make_trainer
 from attnfaith.support.draws import generator
-from attnfaith.support.files import write_atomically
+from attnfaith.support.files import MODEL, RECIPE, write_atomically
 
 
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -59,9 +59,9 @@ def roar(
     Raises RecipeError for a run that has no model, is hierarchical or was not trained on labels, a measure that is not of
     inputs, and where `output` holds the scores of another model.
     """
-    if not (run / runs.MODEL).is_dir():
-        raise RecipeError(f"{run} holds no trained model ({runs.MODEL}/); train first")
-    recipe = recipes.load(run / runs.RECIPE)
+    if not (run / MODEL).is_dir():
+        raise RecipeError(f"{run} holds no trained model ({MODEL}/); train first")
+    recipe = recipes.load(run / RECIPE)
     RationaleErasure(shares=tuple(shares))  # checks them
     names = [name for name in dict.fromkeys(names) if name != RANDOM]
     check(recipe, names)

@@ -40,7 +40,7 @@ def test_a_model_is_measured_on_a_file_as_by_python(model, capsys):
     how = {"measures": ["gradient", "occlusion"], "text": "review", "label": "stars", "name": "mine"}
     assert measured == attnfaith.measure(str(model), frame, **how) and measured.measures == ["gradient", "occlusion"]
     text = (folder / "report" / "index.html").read_text(encoding="utf-8")
-    assert "texts measured with a given model" in text and "last layer" in text
+    assert "last layer" in text
     assert cli.main(["report", str(folder)]) == 0 and "report: " in capsys.readouterr().out
     assert cli.main(words) == 2 and "is there already" in capsys.readouterr().err
     assert cli.main([*words, "--overwrite", "--attention", "rollout"]) == 0

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnfaith import record as records
 from attnfaith.measurement.registry import find
-from attnfaith.recipes import library
+from attnfaith.recipes import folder as shipped
 from attnfaith.reporting.analysis import Settings
 from attnfaith.reporting.cells import Cell, split_cells
 from tests import records as built
@@ -313,7 +313,7 @@ STAND_INS = {"any_classifier": {"sst": "sst2"}, "jain_wallace_2019": {"ade": "ad
 def analysis_of(study):
     """The module of a study's analysis, and its settings."""
     folder, _, name = study.partition(":")
-    published = library.folder() / folder / "published.csv"
+    published = shipped() / folder / "published.csv"
     settings = Settings(published=published if published.is_file() else None, stand_ins=STAND_INS.get(folder, {}))
     return import_module(f"recipes.{name or f'{folder}.analysis'}"), settings
 

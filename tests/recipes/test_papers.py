@@ -8,7 +8,7 @@ from scipy.spatial.distance import jensenshannon
 from sklearn.metrics import roc_auc_score
 
 from attnfaith import record as records
-from attnfaith.recipes import library
+from attnfaith.recipes import folder as shipped
 from attnfaith.reporting import leakage
 from attnfaith.reporting.cells import Cell, split_cells
 from attnfaith.stats import holm, over_seeds_and_texts
@@ -56,7 +56,7 @@ def test_an_analysis_makes_what_its_page_includes(study):
     shown = {*results.grids} & {*results.tables}
     assert shown and all(len(results.tables[name]) and results.grids[name].rows for name in shown)
     results_of = "results_sequences" if study.endswith("sequences_analysis") else "results"
-    folder = library.folder() / study.partition(":")[0] / results_of
+    folder = shipped() / study.partition(":")[0] / results_of
     if (folder / "made.json").is_file():  # written by the study itself, other tables of it beside those of the page
         stored = [path for path in folder.glob("*.csv") if path.stem in results.tables]
         assert {*shown} & {path.stem for path in stored}

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification
-from attnfaith.recipes import library
+from attnfaith.recipes import folder as shipped
 from tests.small_classifiers import WORDS, architectures, classifier, tokenizer
 
 
-FOLDER = library.folder() / "any_classifier"
+FOLDER = shipped() / "any_classifier"
 TRIED = (  # a type that works in every way of reading, and refusals of every kind
     *("bert", "gpt2", "xlnet", "t5", "bart", "zamba2", "gpt_oss", "layoutlm", "gemma3"),
     *("fnet", "longformer", "funnel", "diffllama", "perceiver"),
@@ -68,7 +68,7 @@ def test_other_libraries_give_the_same_numbers(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_a_benchmark_has_a_row_for_each_test_beside_its_twin(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(library.folder()))
+    monkeypatch.syspath_prepend(str(shipped()))
     benchmark = importlib.import_module("benchmark")
     monkeypatch.setattr(benchmark.naive, "adversary", partial(benchmark.naive.adversary, steps=5))
     monkeypatch.setattr(importlib.import_module("benchmark_timing"), "TURNS", 1)

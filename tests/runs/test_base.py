@@ -26,10 +26,10 @@ def family(tmp_path_factory):
     root = tmp_path_factory.mktemp("family")
     training = {"num_train_epochs": 2, "learning_rate": 0.01, "arguments": {"disable_tqdm": True}}
     mlp = {"encoder": "average", "embedding_size": 8, "hidden_size": 8}
-    objective = {"kind": "adversarial", "base": str(root / "base"), "weight": 0.05}
+    objective = {"kind": "adversarial", "base": str(root / "base"), "weight": 2.0}
     parts = {
         "base": {},
-        "adversary": {"objective": objective, "training": {**training, "attention_learning_rate_factor": 30.0}},
+        "adversary": {"objective": objective, "training": training | {"learning_rate": 0.05}},
         "guided": {"model": mlp, "objective": {"kind": "guided", "base": str(root / "base")}},
         "guided_by_adversary": {"model": mlp, "objective": {"kind": "guided", "base": str(root / "adversary")}},
     }
@@ -76,9 +76,9 @@ def shake(folder):
 def test_records_name_the_objective(family):
     assert {name: heading(folder, "objective") for name, (folder, _) in family.items()} == {
         "base": "classification",
-        "adversary": "adversarial(kl, 0.05, attention rate x 30)",
+        "adversary": "adversarial(kl, 2)",
         "guided": "guided(bilstm+additive+softmax)",
-        "guided_by_adversary": "guided(adversarial(kl, 0.05))",
+        "guided_by_adversary": "guided(adversarial(kl, 2))",
     }
 
 
@@ -89,7 +89,7 @@ def test_an_adversary_attends_elsewhere(family):
     )
     kl = np.array([entropy(*rows) for rows in zip(own, other, strict=True)])
     assert kl.mean() > 0.05
-    objective = total_variation_distance(own_probs, other_probs) - 0.05 * kl
+    objective = total_variation_distance(own_probs, other_probs) - 2.0 * kl
     state = runs.read_state(family["adversary"][0])
     assert state["best"] == {"metric": "eval_objective", "value": pytest.approx(objective.mean(), abs=1e-5)}
     assert state["base"]["folder"] == str(family["base"][0])
@@ -154,10 +154,10 @@ def adversarial(base):
     [
         (shutil.rmtree, [], r"is no trained run \(recipe.yaml, run.json, model missing there\)", False),
         (with_a_selector, [], "is no model whose attention pools states", False),
-        (adversarial, [], "has objective adversarial; .*'adversarial' must be classification", False),
+        (adversarial, [], "has objective adversarial; for 'adversarial' it must be classification", False),
         (None, ["--output_dir={base}"], "is this run's own output_dir", False),
         (None, ["--frozen", "--encoder=cnn"], "is another model than .*: model.encoder", False),
-        (None, ["--hierarchy=sentence"], "give both the same model.hierarchy", False),
+        (None, ["--hierarchy=sentence"], "give both one model.hierarchy", False),
         (None, ["--data.arguments.vocabulary_size=50"], "knows other words: give both runs the same data", True),
     ],
 )

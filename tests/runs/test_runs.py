@@ -115,7 +115,7 @@ def test_word_vectors_of_the_data_root_and_pairs_of_texts(tiny_recipe, tmp_path,
     path.write_text("kitchen 1 2 3 4\ngarden -1 -2 -3 -4\nzebra 9 9 9 9\n")
     monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path / "data"))
     training = {"training__num_train_epochs": 1, "training__learning_rate": 1e-9, "training__weight_decay": 0.0}
-    vectors = {"data__vectors": "vectors/tiny.vec", "model__embedding_std": 0.5}
+    vectors = {"data__vectors": "vectors/tiny.vec"}
     texts = [f"the {place} is {row}," for row in range(30) for place in ("kitchen", "garden")]
     rows = [(text, "where ?", text.split()[1]) for text in texts]
     pd.DataFrame(rows, columns=["text", "asked", "label"]).to_csv(tmp_path / "rooms.csv", index=False)
@@ -256,7 +256,7 @@ def test_refused_before_training(tiny_recipe, tmp_path, monkeypatch, change, beg
     with pytest.raises(ValueError, match=message):
         runs.run(tiny_recipe(**change))
     assert (tmp_path / "run").exists() == begun
-    with runs.folder.opened(tmp_path / "run", tiny_recipe(), PartialState(cpu=True)):  # the folder is still free
+    with runs.folder.held(tmp_path / "run", "a test", PartialState(cpu=True)):  # the folder is still free
         pass
 
 

@@ -101,7 +101,8 @@ def test_a_run_and_its_record(encoder, texts, tmp_path, projection):
         assert type(model) is SelfAttentionClassifierForSequenceClassification
         assert model.config.projection == projection
     assert model.config.id2label == {0: "bad", 1: "good"}
-    state, digest = json.loads((folder / "run.json").read_text()), models.pretrained_facts(recipe)["digest"]
+    state = json.loads((folder / "run.json").read_text())
+    digest = models.pretrained_facts(recipe, tokenizer())["pretrained"]["digest"]
     assert state["best"]["value"] > 0.95
     assert state["pretrained"] == {"name": "tiny-encoder", "revision": "local", "digest": digest}
     words = AutoTokenizer.from_pretrained(folder / "model")

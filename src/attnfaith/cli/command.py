@@ -1,5 +1,6 @@
 """Commands: functions of parsed arguments, with their help and their parser."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -61,3 +62,15 @@ def command(*arguments, name: str | None = None, **options) -> Callable:
         return function
 
     return add
+
+
+RECORDS = argument("run", nargs="+", metavar="RUN", help="run, record, Hub id, or a folder of runs")
+RUNS = argument("run", nargs="+", metavar="RUN", help="folders of finished runs")
+OWNER = argument("--to", metavar="OWNER", required=True, help="user or organisation on the Hub that it will belong to")
+DEVICE = argument("--device", metavar="NAME", help="where the model is put, such as cpu or cuda:0")
+MIX = flag("--mix-versions", help="join records even if different code measured them")
+"""Arguments of several commands."""
+
+
+def is_main_process() -> bool:
+    return int(os.environ.get("RANK", 0)) == 0

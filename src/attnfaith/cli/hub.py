@@ -2,13 +2,8 @@
 
 from pathlib import Path
 
-from attnfaith.cli.command import argument, command, flag
-from attnfaith.cli.run import is_main_process
+from attnfaith.cli.command import OWNER, RUNS, argument, command, flag, is_main_process
 from attnfaith.support.errors import AttnfaithError, counted
-
-
-RUNS = argument("run", nargs="+", metavar="RUN", help="folders of finished runs")
-OWNER = argument("--to", metavar="OWNER", required=True, help="user or organisation on the Hub that it will belong to")
 
 
 @command(
@@ -68,7 +63,6 @@ def cards(args):
     checkpoints = {repo_id_of(args.to, name): folder for name, folder in folders.items()}
     written = write_cards(checkpoints, args.output, facts, **shared_repos(args.to))
     print(f"cards: {args.output} ({len(folders)} of checkpoints, {counted(len(written), 'file')})")
-    return written
 
 
 @command(
@@ -123,5 +117,4 @@ def roar(args):
     from attnfaith.roar import SHARES, roar, summary
 
     disable_progress_bars()
-    rows = roar(folder, args.output, args.measures, args.shares or SHARES, args.seeds)
-    print(summary(rows).to_string(index=False))
+    print(summary(roar(folder, args.output, args.measures, args.shares or SHARES, args.seeds)).to_string(index=False))

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -12,6 +13,7 @@ from attnfaith.cli.command import argument, command, flag
 from attnfaith.support.errors import AttnfaithError
 
 
+PACKAGE = Path(__file__).parents[1]
 Lines = Iterator[tuple[str, str]]
 
 
@@ -37,7 +39,7 @@ def written_catalogue() -> str:
     from attnfaith.measurement import registry
 
     for package in ("importance", "interventions", "alignment"):
-        for module in iter_modules([str(Path(__file__).parents[1] / package)], f"attnfaith.{package}."):
+        for module in iter_modules([str(PACKAGE / package)], f"attnfaith.{package}."):
             import_module(module.name)
     measures = {
         reads: {
@@ -52,7 +54,7 @@ def written_catalogue() -> str:
 
 def _parts(module: str) -> Lines:
     """The parts in the registry of a module of models with their first sentence, read from its text without torch."""
-    tree = ast.parse((Path(__file__).parents[1] / "models" / f"{module}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((PACKAGE / "models" / f"{module}.py").read_text(encoding="utf-8"))
     named = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == module.upper():
@@ -74,39 +76,37 @@ def _data_sets() -> Lines:
 
 def _files(*, studies: bool) -> Lines:
     """The YAML files that come with the package: recipes, or studies, which have blocks."""
-    from attnfaith.recipes.library import folder
+    from attnfaith import recipes
 
-    for path in sorted(folder().rglob("*.yaml")):
+    for path in sorted(recipes.folder().rglob("*.yaml")):
         text = path.read_text(encoding="utf-8")
         if bool(re.search(r"^blocks:", text, re.M)) == studies:
             comment = re.match(r"(#[^\n]*\n)*", text)[0]
-            yield path.relative_to(folder()).as_posix(), _sentence(re.sub(r"^# ?", "", comment, flags=re.M))
+            yield path.relative_to(recipes.folder()).as_posix(), _sentence(re.sub(r"^# ?", "", comment, flags=re.M))
 
 
 KINDS: dict[str, tuple[str, Callable[[], Lines]]] = {
-    "measures": ("of texts: importance of tokens, and interventions", lambda: _measures("texts")),
-    "alignment": ("measures of pairs of sentences, for models from sequences to sequences", lambda: _measures("pairs")),
-    "encoders": ("which make states of words: --encoder", lambda: _parts("encoders")),
-    "alignments": ("which make scores of states: --alignment", lambda: _parts("alignments")),
-    "projections": ("which make attention of scores: --projection", lambda: _parts("projections")),
+    "measures": ("of texts: importance of tokens, and interventions", partial(_measures, "texts")),
+    "alignment": ("measures of pairs of sentences, for models from sequences to sequences", partial(_measures, "pairs")),
+    "encoders": ("which make states of words: --encoder", partial(_parts, "encoders")),
+    "alignments": ("which make scores of states: --alignment", partial(_parts, "alignments")),
+    "projections": ("which make attention of scores: --projection", partial(_parts, "projections")),
     "datasets": ("that are known by name: --data.name", _data_sets),
-    "recipes": ("that come with the package: train --config", lambda: _files(studies=False)),
-    "studies": ("that come with the package: study", lambda: _files(studies=True)),
+    "recipes": ("that come with the package: train --config", partial(_files, studies=False)),
+    "studies": ("that come with the package: study", partial(_files, studies=True)),
 }
 
 
 @command(
     argument("kind", nargs="?", choices=tuple(KINDS), metavar="KIND", help=", ".join(KINDS)),
-    argument("word", nargs="?", metavar="WORD", help="only lines that hold this"),
+    argument("word", nargs="?", default="", metavar="WORD", help="only lines that hold this"),
     flag("--names", help="names alone, for scripts"),
     examples=("list measures", "list recipes sst", "list datasets --names"),
 )
 def list_(args):
     """List measures, encoders, projections, data sets, recipes and studies, a line each."""
-    if args.kind is None:
-        lines = [(name, text) for name, (text, _) in KINDS.items()]
-    else:
-        lines = [line for line in KINDS[args.kind][1]() if (args.word or "").lower() in " ".join(line).lower()]
+    lines = KINDS[args.kind][1]() if args.kind else [(name, text) for name, (text, _) in KINDS.items()]
+    lines = [(name, text) for name, text in lines if args.word.lower() in f"{name} {text}".lower()]
     if not lines:
         raise AttnfaithError(f"no line of {args.kind} holds {args.word!r}; `attnfaith list {args.kind}` shows all")
     width = max(len(name) for name, _ in lines)

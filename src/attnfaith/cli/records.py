@@ -1,23 +1,56 @@
-"""Commands that read records: texts, models and runs side by side, tables, the Space."""
+"""Commands that read records: reports, texts, models and runs side by side, tables, the Space."""
 
 import os
 from pathlib import Path
 
-from attnfaith.cli.command import argument, command, flag
-from attnfaith.cli.run import DEVICE
+from attnfaith.cli.command import DEVICE, MIX, RECORDS, argument, command
 from attnfaith.support.errors import AttnfaithError, excerpt
 
 
-MIX = flag("--mix-versions", help="join records even if different code measured them")
-RUNS = argument("run", nargs="+", metavar="RUN", help="run, record, Hub id, or a folder of runs")
-RUN = argument("run", metavar="RUN", help="run, record or Hub id")
-GENERATOR = b'content="attnfaith view'
+@command(
+    RECORDS,
+    argument("--output", type=Path, help="folder of the report (default: that of the run, where one is given)"),
+    argument("--examples", type=int, help="pairs of sentences of lowest and of highest error (default: as the run's, or 5)"),
+    MIX,
+    examples=("report runs/quickstart", "report runs/one runs/two --output both"),
+)
+def report(args):
+    """Tables, figures and page from the records of one or more runs, without a model."""
+    from attnfaith.record.lookup import find_records
+
+    sources = find_records(*args.run)
+    own = sources[0].folder if len(sources) == 1 else None
+    if args.output is None and own is None:
+        raise AttnfaithError("--output is needed: the folder of the report; only one run has a report of its own")
+    from attnfaith import recipes, record
+    from attnfaith.reporting import write_report
+
+    tables = _tables(sources, args)
+    recipe = recipes.load(own / "recipe.yaml") if own and (own / "recipe.yaml").is_file() else None
+    section = recipe.report if recipe else recipes.Report()
+    page = write_report(
+        record.concatenate(tables, mix_versions=True),
+        args.output or own / "report",
+        title=section.title,
+        n_examples=section.examples if args.examples is None else args.examples,
+    )
+    print(f"report: {page}")
+
+
+def _tables(sources, args) -> list:
+    """The records of sources; of one version unless --mix-versions is given."""
+    from attnfaith import record
+
+    tables = [source.load() for source in sources]
+    if not args.mix_versions:
+        record.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
+    return tables
 
 
 @command(
-    RUN,
+    argument("run", metavar="RUN", help="run, record or Hub id"),
     argument("text", nargs="*", metavar="TEXT", help="numbers from 0, or instance ids (default: one of the middle)"),
-    argument("--measures", nargs="+", default=[], metavar="NAME", help="(default: all of inputs)"),
+    argument("--measures", nargs="+", default=None, metavar="NAME", help="(default: all of inputs)"),
     examples=("show runs/quickstart", "show OWNER/NAME sst/test/17 --measures gradient lime"),
 )
 def show(args):
@@ -32,13 +65,13 @@ def show(args):
     from attnfaith.reporting.view import PairView
 
     rows = [row_of(cell, word) for word in args.text]
+    if cell.of_sequences and args.measures:
+        raise AttnfaithError("--measures is of texts; the page of a pair has all measures: attnfaith view RUN PAIR")
     if cell.of_sequences:
-        if args.measures:
-            raise AttnfaithError("--measures is of texts; the page of a pair has all measures: attnfaith view RUN PAIR")
-        parts = [str(PairView.of(cell.table, row)) for row in rows or extreme_pairs(cell, 1)[0][1]]
+        shown = [PairView.of(cell.table, row) for row in rows or extreme_pairs(cell, 1)[0][1]]
     else:
-        parts = [str(ShownText(cell, row, args.measures or None)) for row in rows or [middle_text(cell)[0]]]
-    print("\n\n".join(parts))
+        shown = [ShownText(cell, row, args.measures) for row in rows or [middle_text(cell)[0]]]
+    print("\n\n".join(map(str, shown)))
 
 
 @command(
@@ -62,8 +95,6 @@ def view(args):
     """
     if args.output.suffix not in (".html", ".htm"):
         raise AttnfaithError(f"--output {excerpt(str(args.output))}: the page is HTML, so end its name in .html")
-    if args.output.is_file() and GENERATOR not in args.output.read_bytes()[:1000]:
-        raise AttnfaithError(f"{args.output} is there already, and is no page of this command: name another --output")
     from attnfaith.loading import model_folder
     from attnfaith.measurement import registry
     from attnfaith.reporting.view import TITLES
@@ -79,11 +110,10 @@ def view(args):
     shown = view(args.model, text, args.measure, device=args.device)
     page = shown.save(args.output)
     print(f"{shown}\nview: {page} ({page.stat().st_size / 1e3:,.0f} kB)")
-    return page
 
 
 @command(
-    argument("run", nargs="+", metavar="RUN", help="two or more: run, record, Hub id, or a folder of runs"),
+    RECORDS,
     argument("--output", type=Path, help="a file for all numbers, CSV"),
     argument("--page", type=Path, help="a file for one page: a chart and the table"),
     MIX,
@@ -100,12 +130,12 @@ def compare(args):
     Without enough evidence the answer is `cannot be told`, not equal.
     """
     from attnfaith.record.lookup import find_records
-    from attnfaith.support.escaping import csv_frame
-    from attnfaith.support.files import write_atomically
 
     sources = find_records(*args.run)
     from attnfaith.reporting.compare import compare
     from attnfaith.reporting.page.comparison import comparison_page
+    from attnfaith.support.escaping import csv_frame
+    from attnfaith.support.files import write_atomically
 
     names = [source.name for source in sources]
     comparison = compare([source.load() for source in sources], names, mix_versions=args.mix_versions)
@@ -120,7 +150,7 @@ SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".txt": "text"}
 
 
 @command(
-    RUNS,
+    RECORDS,
     argument("--rows", nargs="+", metavar="KEY", help="what names the rows, such as dataset encoder projection"),
     argument("--columns", metavar="KEY", help="what names the columns: measure, quantity, projection, …"),
     argument("--where", nargs="+", default=[], metavar="KEY=VALUE", help="only these, such as projection=softmax"),
@@ -144,21 +174,15 @@ def table(args):
         raise AttnfaithError(f"--output {args.output}: end it in {', '.join(SUFFIXES)}, or give --format")
     if bool(args.rows) != bool(args.columns):
         raise AttnfaithError("--rows and --columns go together: give both, or neither")
-    if not args.rows and args.where:
-        raise AttnfaithError("--where is for a table with --rows and --columns")
     where = dict(word.split("=", 1) for word in args.where if "=" in word)
     if len(where) < len(args.where):
         raise AttnfaithError(f"--where {' '.join(args.where)}: write KEY=VALUE, such as projection=softmax")
-    from attnfaith import record
     from attnfaith.record.lookup import find_records
     from attnfaith.reporting.cells import split_cells
     from attnfaith.reporting.seed_tables import overview, seed_table
     from attnfaith.support.files import write_atomically
 
-    tables = [source.load() for source in find_records(*args.run)]
-    if not args.mix_versions:
-        record.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
-    cells = [cell for table in tables for cell in split_cells(table)]
+    cells = [cell for table in _tables(find_records(*args.run), args) for cell in split_cells(table)]
     wide = [seed_table(cells, args.rows, args.columns, where)] if args.rows else overview(cells)
     if kind == "csv" and len(wide) > 1:
         raise AttnfaithError("a CSV holds one table: give --rows and --columns")
@@ -178,14 +202,11 @@ def space(args):
     It shows every measure as heat maps beside attention, the predictions for other words or weights, and the record as a
     file. It needs gradio: pip install 'attnfaith[space]'. Ctrl-C stops it.
     """
-    from attnfaith.loading import is_repository
+    from attnfaith.loading import is_repository, model_folder
 
-    if args.port is not None and not 0 < args.port < 65536:
-        raise AttnfaithError(f"--port {args.port}: give a number from 1 to 65535")
     for name in args.models:
-        here = any((Path(name) / place).is_file() for place in ("config.json", "model/config.json"))
-        if not here and not is_repository(name):
-            raise AttnfaithError(f"{name} is neither a run, nor the folder of a model, nor OWNER/NAME of one on the Hub")
+        if not is_repository(name):
+            model_folder(name)
     from attnfaith.space import Service, require_gradio, serve
 
     require_gradio()

@@ -1,22 +1,16 @@
-"""Commands about one run: train a model by a recipe, measure it, report it."""
+"""Commands about one run: train a model by a recipe, and measure it."""
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnfaith.cli.command import argument, command, flag
+from attnfaith.cli.command import DEVICE, argument, command, flag, is_main_process
 from attnfaith.support.errors import AttnfaithError
 
 
 ADD = argument(
     "--add", nargs="+", default=[], metavar="NAME", help="measures beside those of the recipe (`attnfaith list measures`)"
 )
-DEVICE = argument("--device", metavar="NAME", help="where the model is put, such as cpu or cuda:0")
-
-
-def is_main_process() -> bool:
-    return int(os.environ.get("RANK", 0)) == 0
 
 
 def _load(path: Path | None, overrides: Sequence, added: Sequence[str], **how):
@@ -28,12 +22,16 @@ def _load(path: Path | None, overrides: Sequence, added: Sequence[str], **how):
 
     recipe = recipes.load(path, overrides, **how)
     if added:
-        producers = [*dict.fromkeys([*recipe.measure.producers, *",".join(added).split(",")])]
+        producers = [*dict.fromkeys([*recipe.measure.producers, *_names(added)])]
         recipe = recipes.load(path, [*overrides, ("measure.producers", producers)], **how)
     recipes.check_data(recipe)
     measures = registry.check_names(recipe.measure.producers, recipe.reads)
     registry.check_options(measures, recipe.measure.options, recipe.reads)
     return recipe
+
+
+def _names(added: Sequence[str]) -> list[str]:
+    return [name for word in added for name in word.split(",")]
 
 
 @command(
@@ -66,13 +64,13 @@ def train(args):
 
         check_own(recipe.data)
     if args.seeds:
-        return _train_seeds(args, recipe)
+        _train_seeds(args, recipe)
+        return
     if args.config is None and is_main_process():
         print(f"no --config is given: {recipe.name}, in {recipe.output_dir}")
     path = _run(args, recipe, resume=args.resume_from_checkpoint)
     if is_main_process():
         print(f"{'report' if recipe.report.page else 'record'}: {path}")
-    return path
 
 
 def _run(args, recipe, *, resume: bool) -> Path:
@@ -82,8 +80,8 @@ def _run(args, recipe, *, resume: bool) -> Path:
         return runs.run(recipe, overwrite=args.overwrite_output_dir, resume=resume)
 
 
-def _train_seeds(args, recipe) -> Path:
-    """Carry out the recipe for each seed in a folder of its own; return the path of the tables, <output_dir>/seeds.md."""
+def _train_seeds(args, recipe) -> None:
+    """Carry out the recipe for each seed in a folder of its own, and write the tables <output_dir>/seeds.md and others."""
     folder = Path(recipe.output_dir)
     if (folder / "recipe.yaml").exists():
         raise AttnfaithError(f"{folder} is a run: its seeds go into folders in it; give another --output_dir")
@@ -107,7 +105,6 @@ def _train_seeds(args, recipe) -> Path:
     for table in tables:
         write_atomically(folder / f"seeds-{table.name}.csv", table.formatted("csv"))
     print(f"tables: {folder / 'seeds.md'}, seeds.tex and seeds-*.csv; others of these runs: attnfaith table {folder}")
-    return folder / "seeds.md"
 
 
 @command(
@@ -142,7 +139,8 @@ def measure(args):
     from attnfaith.record.lookup import fetch_run, run_folder
 
     if any(key.startswith("data.") for key, _ in args.overrides):
-        return _measure_model(args)
+        _measure_model(args)
+        return
     option = next((name for name in ("attention", "labels", "links") if getattr(args, name) is not None), None)
     if option:
         raise AttnfaithError(f"--{option} is for a model on texts of your own: give --data.path FILE too")
@@ -159,10 +157,9 @@ def measure(args):
         path = runs.measure_run(folder, recipe, args.output, overwrite=args.overwrite, device=args.device)
     if is_main_process():
         print(f"record: {path}")
-    return path
 
 
-def _measure_model(args) -> Path:
+def _measure_model(args) -> None:
     """Measure any model on your own texts; write a folder with the record and its report."""
     from attnfaith import recipes
     from attnfaith.api.texts import chosen_columns
@@ -178,7 +175,7 @@ def _measure_model(args) -> Path:
     if not {"data.path", "data.hub_id"} & {*keys}:
         raise AttnfaithError("give texts that lie in a file or on the Hub: --data.path FILE or --data.hub_id OWNER/NAME")
     recipe = recipes.load(None, args.overrides)
-    data, section = recipe.data, recipe.measure
+    data, section, chosen = recipe.data, recipe.measure, "measure.producers" in keys
     name = re.sub(r"[^\w.-]+", "-", Path(args.run).name if Path(args.run).is_dir() else args.run)
     folder = args.output or Path("runs") / f"{name}-{recipe.name}"
     path = folder / "record.parquet"
@@ -186,15 +183,14 @@ def _measure_model(args) -> Path:
         raise AttnfaithError(f"{path} is there already: name another --output, or replace it with --overwrite")
     if args.links is not None and section.limit is not None:
         raise AttnfaithError("--links name the links of all pairs in the file: leave out --limit, or cut both files")
-    added, chosen = ",".join(args.add).split(",") if args.add else [], "measure.producers" in keys
-    names, reads = [*section.producers, *added] if chosen else added, "pairs" if of_sequences(args.run) else "texts"
-    measures = registry.check_names([*dict.fromkeys(names)], reads)
+    names = [*dict.fromkeys([*(section.producers if chosen else ()), *_names(args.add)])]
+    reads = "pairs" if of_sequences(args.run) else "texts"
+    measures = registry.check_names(names, reads)
     registry.check_options(measures if chosen else [*measures, *section.options], section.options, reads)
     texts = read_texts(data, section.split, section.limit, section.seed)
     columns = {"text": data.text or "text", "text_pair": data.text_pair, "label": data.label}
     chosen_columns(texts.column_names, **columns)
     from attnfaith.api.measuring import measure
-    from attnfaith.loading import device_of
 
     folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder, "a measurement"):
@@ -202,8 +198,8 @@ def _measure_model(args) -> Path:
             args.run,
             texts,
             args.labels,
-            device=None if args.device is None else device_of(args.device),
-            measures=[*dict.fromkeys(names)] if chosen else None,
+            device=args.device,
+            measures=names if chosen else None,
             add=[] if chosen else names,
             options=section.options or None,
             **columns,
@@ -218,37 +214,3 @@ def _measure_model(args) -> Path:
         )
         page = record.report(folder / "report", title=recipe.report.title, examples=recipe.report.examples)
     print(f"{record}\nrecord: {path}\nreport: {page}")
-    return page
-
-
-@command(
-    argument("run", nargs="+", metavar="RUN", help="run, record, Hub id, or a folder of runs"),
-    argument("--output", type=Path, help="folder of the report (default: that of the run, where one is given)"),
-    argument("--examples", type=int, help="pairs of sentences of lowest and of highest error (default: as the run's, or 5)"),
-    flag("--mix-versions", help="join records even if different code measured them"),
-    examples=("report runs/quickstart", "report runs/one runs/two --output both"),
-)
-def report(args):
-    """Tables, figures and page from the records of one or more runs, without a model."""
-    from attnfaith.record.lookup import find_records
-
-    sources = find_records(*args.run)
-    own = sources[0].folder if len(sources) == 1 else None
-    if args.output is None and own is None:
-        raise AttnfaithError("--output is needed: the folder of the report; only one run has a report of its own")
-    from attnfaith import recipes, record
-    from attnfaith.reporting import write_report
-
-    recipe = recipes.load(own / "recipe.yaml") if own and (own / "recipe.yaml").is_file() else None
-    tables = [source.load() for source in sources]
-    if not args.mix_versions:
-        record.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
-    section = recipe.report if recipe else recipes.Report()
-    page = write_report(
-        record.concatenate(tables, mix_versions=True),
-        args.output or own / "report",
-        title=section.title,
-        n_examples=section.examples if args.examples is None else args.examples,
-    )
-    print(f"report: {page}")
-    return page

@@ -47,9 +47,7 @@ def completion(args):
             elif last in FILES:
                 action.complete = shtab.FILE
         subparsers.add_parser(name, help=entry.summary, parents=[parser], add_help=False)
-    script = shtab.complete(whole, shell=args.shell)
-    print(script)
-    return script
+    print(shtab.complete(whole, shell=args.shell))
 
 
 @command(name="install-metric")
@@ -57,6 +55,4 @@ def install_metric(_args):
     """Make `evaluate.load("attention_faithfulness")` work without importing attnfaith."""
     from attnfaith.metrics import registration
 
-    path = registration.install_metric()
-    print(f"installed: {path}")
-    return path
+    print(f"installed: {registration.install_metric()}")

@@ -1,9 +1,8 @@
 """The command of studies: many runs by one file."""
 
-import os
 from pathlib import Path
 
-from attnfaith.cli.command import argument, command, flag
+from attnfaith.cli.command import argument, command, flag, is_main_process
 from attnfaith.support.errors import AttnfaithError
 
 
@@ -32,7 +31,7 @@ def study(args):
 
     Stopped, killed or failed, the same command goes on.
     """
-    if int(os.environ.get("RANK", 0)) > 0:  # launched as several processes: the first one starts those that are needed
+    if not is_main_process():  # launched as several processes: the first one starts those that are needed
         return
     if args.cores is not None and args.cores < 1:
         raise AttnfaithError(f"--cores {args.cores}: at least 1 cell at a time")

@@ -5,9 +5,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from attnfaith.data.registry import entry_of, pairs_entry
-from attnfaith.recipes.recipe import MODEL_KEYS, Recipe
-from attnfaith.recipes.schema import Model, RecipeError, Selector
-from attnfaith.support.errors import AttnfaithError, excerpt
+from attnfaith.recipes.recipe import MODEL_KEYS, PROJECTION, Recipe
+from attnfaith.recipes.schema import RecipeError
+from attnfaith.support.errors import excerpt
 
 
 if TYPE_CHECKING:
@@ -15,38 +15,29 @@ if TYPE_CHECKING:
 
 
 def model_config(recipe: Recipe, pair: bool, **fields) -> "PreTrainedConfig":
-    """Return the configuration of the recipe's classifier. fields: those that data and vectors decide.
+    """Return the configuration of the recipe's classifier; of a pretrained one, that of its projection.
+
+    pair: whether texts are pairs, of which the second asks. fields: those that data and vectors decide.
 
     Raises RecipeError where the configuration refuses a field. Loads transformers and torch, which takes seconds.
     """
-    from attnfaith.models import AttentionClassifierConfig, RationaleClassifierConfig
+    from attnfaith import models
 
     section = recipe.model
-    keys = [name for name in MODEL_KEYS["classifier"].split() if name != "selector"]
-    fields = {**{name: getattr(section, name) for name in keys}, **fields}
-    fields["query"] = section.query or ("text" if pair else "learned")
-    embedding_size = fields["embedding_size"]
+    if recipe.kind == "pretrained":
+        fields = {name: getattr(section, name) for name in PROJECTION}
+        return _configured(models.SelfAttentionClassifierConfig, **fields)
+    names = [name for name in MODEL_KEYS["classifier"].split() if name != "selector"]
+    fields = {**{name: getattr(section, name) for name in names}, "query": "text" if pair else "learned", **fields}
     if section.selector is not None:
         if pair:
             raise RecipeError("model.selector with pairs of texts: a selector reads single texts; leave it out")
-        fields |= selector_fields(section.selector)
-        if section.selector.encoder == "embedding":
-            fields["hidden_size"] = section.hidden_size or embedding_size
+        fields |= {name: value for name, value in asdict(section.selector).items() if value is not None}
+        fields["sampler"] = fields.pop("kind")
     if fields["hidden_size"] is None:
-        fields["hidden_size"] = {"transformer": 128, "embedding": embedding_size}.get(section.encoder, 256)
-    return _configured(AttentionClassifierConfig if section.selector is None else RationaleClassifierConfig, **fields)
-
-
-def selector_fields(selector: Selector) -> dict[str, object]:
-    """Return the fields of a configuration that the keys of model.selector set; null keys leave the default."""
-    names = {"kind": "sampler", "encoder": "selector_encoder"}
-    return {names.get(name, name): value for name, value in asdict(selector).items() if value is not None}
-
-
-def projection_fields(section: Model) -> dict[str, object]:
-    """Return the fields of a configuration that set the projection of a pretrained model's attention."""
-    names = ("projection", "sparsegen_lambda", "entmax_alpha", "separate_impermissible")
-    return {name: getattr(section, name) for name in names}
+        fields["hidden_size"] = {"transformer": 128, "embedding": fields["embedding_size"]}.get(section.encoder, 256)
+    plain = section.selector is None
+    return _configured(models.AttentionClassifierConfig if plain else models.RationaleClassifierConfig, **fields)
 
 
 def sequence_config(recipe: Recipe, vocab_size: int) -> "PreTrainedConfig":
@@ -61,9 +52,9 @@ def sequence_config(recipe: Recipe, vocab_size: int) -> "PreTrainedConfig":
 
     section = recipe.model
     if section.type == "gru":
-        size = section.hidden_size or (section.embedding_size if section.encoder == "embedding" else 256)
         fields = {name: getattr(section, name) for name in MODEL_KEYS["gru"].split() if name != "type"}
-        return _configured(AttentionSeq2SeqConfig, vocab_size=vocab_size, **{**fields, "hidden_size": size})
+        fields["hidden_size"] = section.hidden_size or (section.embedding_size if section.encoder == "embedding" else 256)
+        return _configured(AttentionSeq2SeqConfig, vocab_size=vocab_size, **fields)
     size, heads = section.hidden_size or 128, section.num_attention_heads
     if size % heads:
         raise RecipeError(f"model.hidden_size={size} must be a multiple of model.num_attention_heads={heads}")
@@ -94,24 +85,14 @@ def check_data(recipe: Recipe) -> None:
 
 
 def check_model(recipe: Recipe) -> None:
-    """Raise RecipeError where the configuration of the recipe's model refuses a field, or states and word vectors that are
-    to be tied have two sizes; DatasetError as `check_data`. What depends on files is checked when they are loaded.
+    """Raise RecipeError where the configuration of the recipe's model refuses a field; DatasetError as `check_data`. What
+    depends on files is checked when they are loaded.
     """
     check_data(recipe)
-    from attnfaith.models import SelfAttentionClassifierConfig
-    from attnfaith.training.penalties import check_sizes
-
     if recipe.kind == "translator":
         sequence_config(recipe, vocab_size=100)
-    elif recipe.kind == "classifier":
-        config = model_config(recipe, entry_of(recipe.data).pair)
-        if recipe.penalties.word_tying and recipe.data.vectors is None:
-            try:
-                check_sizes(config.hidden_size, config.embedding_size)
-            except AttnfaithError as error:
-                raise RecipeError(f"penalties.word_tying: {error}") from error
     else:
-        _configured(SelfAttentionClassifierConfig, **projection_fields(recipe.model))
+        model_config(recipe, entry_of(recipe.data).pair)
 
 
 def _configured(kind: Callable, **fields):

@@ -4,17 +4,17 @@ The options of a recipe's keys are made from its schema: type, default and help 
 """
 
 import argparse
+import re
 import textwrap
-import types
-import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple, NoReturn
 
 import yaml
+from pydantic import TypeAdapter
 
 from attnfaith.recipes.recipe import SECTIONS, Recipe
-from attnfaith.recipes.schema import RecipeError, sections_of
+from attnfaith.recipes.schema import RecipeError
 from attnfaith.support.errors import AttnfaithError, closest, cut
 
 
@@ -52,25 +52,24 @@ class Parser(argparse.ArgumentParser):
 
     def _add_key(self, group, key: "Key", listed: bool) -> None:
         names = [f"--{name}" for name in (key.name, key.short) if name]
-        flag = key.type is Any or key.holds(bool)
         action = group.add_argument(
             *(name for name in names if name not in self._option_string_actions),
             action=_Override,
             dest=key.name,
             default=argparse.SUPPRESS,
-            nargs="*" if key.holds(list) else "?" if flag else None,
+            nargs="*" if "list" in key.kinds else "?" if {"any", "true or false"} & key.kinds else None,
             metavar="VALUE",
-            help=f"{key.help}; {_type_name(key.type)}, {key.default}".replace("%", "%%") if listed else argparse.SUPPRESS,
+            help=key.help.replace("%", "%%") if listed else argparse.SUPPRESS,
         )
-        action.key = key
+        action.kinds = key.kinds
 
     def parse_known_args(self, args=None, namespace=None):
         """Parse as argparse does; a dictionary's own keys are options too: `--data.arguments.length "[3, 4]"`."""
         for word in (args or ()) if self.keys is not None else ():
             name = str(word).partition("=")[0].removeprefix("--")
-            inner = any(key.holds(dict) and name.startswith(f"{key.name}.") for key in KEYS)
+            inner = any("keys and values" in key.kinds and name.startswith(f"{key.name}.") for key in KEYS)
             if inner and f"--{name}" not in self._option_string_actions:
-                self._add_key(self, Key(name, None, "", Any), False)
+                self._add_key(self, Key(name, None, "", {"any"}, ""), False)
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
@@ -89,72 +88,57 @@ class Parser(argparse.ArgumentParser):
 
 
 class Key(NamedTuple):
-    """One key of a recipe. name: dotted. short: its last part, where no other key has it. type: of its value."""
+    """One key of a recipe. name: dotted. short: its last part, where no other key has it. kinds: of its values, in words."""
 
     name: str
     short: str | None
     section: str
-    type: Any
-    default: str = ""
-    help: str = ""
-
-    def holds(self, kind: type) -> bool:
-        """Whether its values are of a type, aside from null."""
-        parts = typing.get_args(self.type) if _is_union(self.type) else (self.type,)
-        parts = [typing.get_args(part)[0] if typing.get_origin(part) is typing.Annotated else part for part in parts]
-        return any(kind in (part, typing.get_origin(part)) for part in parts)
+    kinds: set[str]
+    help: str
 
 
-def _is_union(kind) -> bool:
-    return typing.get_origin(kind) in (typing.Union, types.UnionType)
+WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
+WORDS |= {"object": "keys and values", "array": "list"}
 
 
-def _type_name(kind) -> str:
-    """A type in words: "whole number or null", "list of texts"."""
-    origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    if origin is typing.Annotated:
-        return _type_name(parts[0])
-    if origin is typing.Literal or _is_union(kind):
-        return " or ".join(part if isinstance(part, str) else _type_name(part) for part in parts)
-    if origin is list:
-        return f"list of {_type_name(parts[0])}s"
-    plain = {str: "text", int: "whole number", float: "number", bool: "true or false", type(None): "null"}
-    return plain.get(origin or kind, "keys and values")
+def _keys(part: Mapping, prefix: str = "", section: str = "") -> Iterator[Key]:
+    """The keys of a part of the recipe's JSON schema, and those of its sections."""
+    for name, facts in part["properties"].items():
+        choices = facts.get("anyOf", [facts])
+        inner = [SCHEMA["$defs"][choice["$ref"].rpartition("/")[2]] for choice in choices if "$ref" in choice]
+        if name not in SECTIONS:
+            kinds = [str(word) for choice in choices for word in choice.get("enum", [WORDS[choice.get("type", "object")]])]
+            text = f"{' '.join(facts['description'].split())}; {' or '.join(kinds)}"
+            if name in part.get("required", ()):
+                text += ", required"
+            elif "default" in facts:
+                text += f", default {yaml.safe_dump(facts['default']).splitlines()[0]}"
+            short = name if section == prefix[:-1] != "" and NAMES.count(name) == 1 else None
+            yield Key(f"{prefix}{name}", short, section, {*kinds}, text)
+        for keys in inner:
+            yield from _keys(keys, f"{prefix}{name}.", section or name)
 
 
-def _keys_of(kind: type, section: str, prefix: str, names: Sequence[str]) -> Iterator[Key]:
-    inner = sections_of(kind)
-    for name, field in kind.__pydantic_fields__.items():
-        if kind is Recipe and name in SECTIONS:
-            continue
-        default = None if field.is_required() else field.get_default(call_default_factory=True)
-        text = yaml.safe_dump(default, default_flow_style=True, width=10_000).splitlines()[0]
-        short = name if prefix and names.count(name) == 1 else None
-        text = "required" if field.is_required() else f"default {text}"
-        yield Key(f"{prefix}{name}", short, section, field.annotation, text, field.description)
-        if name in inner:
-            yield from _keys_of(inner[name], section, f"{prefix}{name}.", ())
-
-
-_NAMES = [name for part in (Recipe, *SECTIONS.values()) for name in part.__pydantic_fields__]
-KEYS = [key for part, kind in {"": Recipe, **SECTIONS}.items() for key in _keys_of(kind, part, part and f"{part}.", _NAMES)]
+SCHEMA = TypeAdapter(Recipe).json_schema()
+NAMES = [name for kind in (Recipe, *SECTIONS.values()) for name in kind.__pydantic_fields__]
+KEYS = [*_keys(SCHEMA)]
 
 
 class _Override(argparse.Action):
     """Collect (dotted key, value) in the order of the command line."""
 
-    def __call__(self, parser, namespace, words, option_string=None):
-        from attnfaith.recipes.yaml_files import read_value
+    kinds: set[str]
 
-        place, words = f"the value of {cut(option_string)}", [words] if isinstance(words, str) else words
-        text = " ".join(words or ())
+    def __call__(self, parser, namespace, words, option_string=None):
+        from attnfaith.recipes.files import read_value
+
+        text = " ".join([words] if isinstance(words, str) else words or ())
         if words is None:  # a flag without a value
-            value = True
-        elif not self.key.holds(list) or text.startswith(("[", "{")) or text in ("", "null", "~"):
-            value = read_value(text, place)
-        else:  # bare names in place of a list
-            names = [name.strip() for word in words for name in word.split(",") if name.strip()]
-            value = names if "str" in str(self.key.type) else [read_value(name, place) for name in names]
+            value: Any = True
+        elif "list" in self.kinds and text not in ("", "null", "~") and not text.startswith(("[", "{")):  # bare names
+            value = [read_value(name, f"the value of {option_string}") for name in re.split(r"[\s,]+", text)]
+        else:
+            value = read_value(text, f"the value of {cut(option_string)}")
         namespace.overrides = (*namespace.overrides, (self.dest, value))
 
 

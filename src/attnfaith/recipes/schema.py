@@ -4,28 +4,27 @@ pydantic checks types and ranges. `recipe` has the rules between keys and the va
 configuration of a model (`config`) checks its fields.
 """
 
-import dataclasses
 import json
-from collections.abc import Mapping
-from dataclasses import field
-from functools import partial
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import partial, reduce
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from attnfaith.support.errors import AttnfaithError, closest, cut, excerpt
+from attnfaith.support.errors import AttnfaithError, cut, excerpt, nearest
 
 
 class RecipeError(AttnfaithError):
     """A recipe that cannot be used. The message names the key, its value, and the allowed values."""
 
 
-# A section of a recipe. strict: a text is no number, and 1 is not true. The text below a key is its line of help.
+# A section of a recipe. strict: a text is no number, and 1 is not true.
 section = partial(
     dataclass,
     frozen=True,
-    config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True),
+    config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False),
 )
 
 Split = Literal["train", "validation", "test"]
@@ -37,24 +36,48 @@ Part = Annotated[float, Field(gt=0, lt=1)]
 Below = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+Epochs = Annotated[float, Field(gt=0, le=LARGEST)]
+Words = Annotated[list[Annotated[str, Field(pattern=r"^\S+$")]], Field(min_length=1)]
+Preprocessing = Literal["words", "default", "characters", "whitespace", "imdb", "sst"]
+Sampling = Literal["group_by_length", "random", "sequential"]
+Goal = Literal["classification", "untrained", "guided", "adversarial"]
+
+
+def key(default: Any, text: str) -> Any:
+    """A key of a section: its default (... where it must be given), and its line of help."""
+    if isinstance(default, list | dict):
+        return Field(default_factory=lambda: copy(default), description=text)
+    return Field(default, description=text)
+
+
+FORMER = {
+    **{"missing_vectors": "zero", "contiguous": False, "transition": 0.0, "temperature": 0.1, "pooling": "average"},
+    **{"reads": "zeroed", "share_embeddings": True, "select_on": "validation", "gradient_accumulation_steps": 1},
+    **{"bf16": False, "attention_learning_rate_factor": 1.0, "word_tying_padding": False, "masked_share": 0.15},
+    **{"two_sided": False, "level": "sentence"},
+}
+"""Keys of earlier versions: the only value that they may still have."""
 
 
 def make_section(kind: type, values: Mapping, place: str):
-    """Return a section from its keys and inner sections. Raises RecipeError with the place of a mistake and the value."""
+    """Return a section from its keys and inner sections; null is the default, also of a key of an earlier version.
+
+    Raises RecipeError with the place of a mistake and its value.
+    """
+    adapter = TypeAdapter(kind)
     try:
-        return TypeAdapter(kind).validate_json(json.dumps(values))  # JSON, as strict mode takes no dictionary for a section
+        return adapter.validate_json(json.dumps(values))  # JSON, as strict mode takes no dictionary for a section
     except ValidationError as refusal:
-        mistake = refusal.errors(include_url=False)[0]
-        path = place + "".join(f"[{step}]" if isinstance(step, int) else f".{cut(str(step), 60)}" for step in mistake["loc"])
+        mistakes = refusal.errors(include_url=False)
+        silent = [mistake["loc"] for mistake in mistakes if _is_silent(mistake)]
+        if silent:
+            return make_section(kind, reduce(_without, silent, values), place)
+        mistake = mistakes[0]
+        path = place + "".join(f"[{step}]" if isinstance(step, int) else f".{cut(step, 60)}" for step in mistake["loc"])
         if mistake["type"] == "unexpected_keyword_argument":
-            if mistake["input"] is None:  # of another version, which writes out every key
-                return make_section(kind, _without(values, *mistake["loc"]), place)
-            *steps, name = mistake["loc"]
-            for step in steps:
-                kind = sections_of(kind).get(step, kind)
-            near = closest(str(name), kind.__pydantic_fields__)
-            hint = f"did you mean {near}?" if near else f"there are {cut(', '.join(kind.__pydantic_fields__), 400)}"
-            raise RecipeError(f"unknown key {path}; {hint}") from refusal
+            schema = adapter.json_schema()
+            names = [name for part in (schema, *schema.get("$defs", {}).values()) for name in part["properties"]]
+            raise RecipeError(f"unknown key {path}{nearest(mistake['loc'][-1], names)}") from refusal
         if mistake["type"] == "missing":
             raise RecipeError(f"{path} is missing") from refusal
         if "error" in mistake.get("ctx", {}):  # a rule between keys, with its own message
@@ -66,78 +89,50 @@ def make_section(kind: type, values: Mapping, place: str):
         raise RecipeError(f"{place} holds a value that is none of JSON: {excerpt(error)}") from error
 
 
-def _without(values: Mapping, key: str, *inner: str) -> dict:
-    if inner:
-        return {**values, key: _without(values[key], *inner)}
-    return {name: value for name, value in values.items() if name != key}
+def _is_silent(mistake: Mapping) -> bool:
+    name, value = mistake["loc"][-1] if mistake["loc"] else "", mistake["input"]
+    if mistake["type"] != "unexpected_keyword_argument":
+        return value is None and all(isinstance(step, str) for step in mistake["loc"])
+    return value is None or name == "outputs" or (name in FORMER and value == FORMER[name])
 
 
-def sections_of(kind: type) -> dict[str, type]:
-    """Return the keys of a section that are sections themselves, optional ones too."""
-    hints = {name: (key.annotation, *get_args(key.annotation)) for name, key in kind.__pydantic_fields__.items()}
-    return {name: part for name, parts in hints.items() for part in parts if dataclasses.is_dataclass(part)}
+def _without(values: Mapping, path: Sequence[str]) -> dict:
+    key, *inner = path
+    rest = {name: value for name, value in values.items() if name != key}
+    return {**rest, key: _without(values[key], inner)} if inner else rest
 
 
 @section
 class Data:
     """Which texts, in which words: of a data set of the registry, of a file or folder, or of the Hub."""
 
-    name: str | None = None
-    """data set of the registry; null: planted_evidence, or own data"""
-    path: str | None = None
-    """own data: a file (csv, tsv, jsonl, json, parquet, xlsx; .gz), or a folder with train, validation and test"""
-    hub_id: str | None = None
-    """own data: OWNER/NAME of a data set on the Hub"""
-    revision: str | None = None
-    """of the Hub's data set: branch, tag or commit; null: main"""
-    config: str | None = None
-    """of the Hub's data set: its configuration; null: the default"""
-    text: str | None = None
-    """own data: column of the text; null: text, or the only candidate"""
-    text_pair: str | None = None
-    """own data: column of the second text of a pair; null: single texts"""
-    label: str | None = None
-    """own data: column of the class; null: label, or the only candidate"""
-    impermissible_words: Annotated[list[Annotated[str, Field(pattern=r"^\S+$")]], Field(min_length=1)] | None = None
-    """own data: words which a deceptive model hides, case and marks at their ends aside"""
-    impermissible_removed: bool = False
-    """train and measure on the texts without these words: how well the rest predicts the labels"""
-    encoding: str | None = None
-    """own data: encoding of the files, such as cp1252; null: UTF-8"""
-    delimiter: str | None = None
-    """own data: between the fields of a csv; null: as in its first line"""
-    quotes: bool | None = None
-    """own data: whether a field of a csv may stand in quotation marks; null: true; false: they are characters like others"""
-    preprocessing: Literal["words", "default", "characters", "whitespace", "imdb", "sst"] | None = None
-    """own data: how words are cut, characters for scripts without blanks; null: words"""
-    validation_share: Part | None = None
-    """own data: share of the texts of each class that is validation where there is none; null: 0.15"""
-    test_share: Part | None = None
-    """own data: likewise test; null: 0.15"""
-    split_seed: Seed | None = None
-    """own data: of these cuts; null: 0"""
-    arguments: dict[str, Any] = field(default_factory=dict)
-    """knobs of a built-in generator"""
-    limits: dict[str, Count] = field(default_factory=dict)
-    """split: largest number of its rows, drawn at random"""
-    max_length: Count | None = None
-    """tokens of an input, markers included; longer texts are cut and counted; null: no limit, of own data 1000"""
-    max_sentence_length: Count | None = None
-    """of hierarchical models: words of a sentence; a longer sentence is split"""
-    min_df: Count | None = None
-    """training texts that a word must occur in to be known; null: the data set's own"""
-    vectors: str | None = None
-    """file of word vectors (text, .vec, .gz, parquet), here or under the data root; null: random ones"""
-    missing_vectors: Literal["zero"] = "zero"
-    """words that the file lacks have a vector of zeros"""
-    vocabulary: Literal["words", "bpe"] | None = None
-    """of sentence pairs: words, or byte pairs within words, learned from the training pairs; null: words"""
-    vocabulary_size: Count | None = None
-    """of sentence pairs: most entries of that vocabulary; null: all words, or 8000 byte pairs"""
-    links_from: Annotated[int, Field(ge=0, le=1)] | None = None
-    """of sentence pairs of your own: whether their links count words from 0 or 1; null: 0"""
-    seed: Seed = 0
-    """of generated data and of limits"""
+    name: str | None = key(None, "data set of the registry; null: planted_evidence, or own data")
+    path: str | None = key(None, "own data: a file (csv, tsv, jsonl, json, parquet, xlsx; .gz), or a folder of such")
+    hub_id: str | None = key(None, "own data: OWNER/NAME of a data set on the Hub")
+    revision: str | None = key(None, "of the Hub's data set: branch, tag or commit; null: main")
+    config: str | None = key(None, "of the Hub's data set: its configuration; null: the default")
+    text: str | None = key(None, "own data: column of the text; null: text, or the only candidate")
+    text_pair: str | None = key(None, "own data: column of the second text of a pair; null: single texts")
+    label: str | None = key(None, "own data: column of the class; null: label, or the only candidate")
+    impermissible_words: Words | None = key(None, "own data: words which a deceptive model hides, in any case")
+    impermissible_removed: bool = key(False, "train and measure on texts without these words: how well the rest predicts")
+    encoding: str | None = key(None, "own data: encoding of the files, such as cp1252; null: UTF-8")
+    delimiter: str | None = key(None, "own data: between the fields of a csv; null: as in its first line")
+    quotes: bool | None = key(None, "own data: whether a field of a csv may stand in quotation marks; null: true")
+    preprocessing: Preprocessing | None = key(None, "own data: how words are cut; null: words")
+    validation_share: Part | None = key(None, "own data: share of it that is validation where there is none; null: 0.15")
+    test_share: Part | None = key(None, "own data: likewise test; null: 0.15")
+    split_seed: Seed | None = key(None, "own data: of these cuts; null: 0")
+    arguments: dict[str, Any] = key({}, "knobs of a built-in generator")
+    limits: dict[str, Count] = key({}, "split: largest number of its rows, drawn at random")
+    max_length: Count | None = key(None, "tokens of an input; longer texts are cut; null: of own data 1000")
+    max_sentence_length: Count | None = key(None, "of hierarchical models: words of a sentence; a longer sentence is split")
+    min_df: Count | None = key(None, "training texts that a word must occur in to be known; null: the data set's own")
+    vectors: str | None = key(None, "file of word vectors, here or below the data root; null: random ones")
+    vocabulary: Literal["words", "bpe"] | None = key(None, "of sentence pairs: or byte pairs within words; null: words")
+    vocabulary_size: Count | None = key(None, "of sentence pairs: most entries; null: all words, or 8000 byte pairs")
+    links_from: Literal[0, 1] | None = key(None, "of own sentence pairs: the first word is 0 or 1 in their links; null: 0")
+    seed: Seed = key(0, "of generated data and of limits")
 
     @property
     def own(self) -> bool:
@@ -162,86 +157,37 @@ class Data:
 class Selector:
     """The selector of the tokens that the classifier reads: fields of RationaleClassifierConfig, which checks them."""
 
-    kind: Literal["bernoulli", "hardkuma", "budget"]
-    """draws of 0 or 1 (Lei et al. 2016), of fractions too (Bastings et al. 2019), or a budget (SPECTRA, 2021)"""
-    encoder: str | None = None
-    """of the states that tokens are selected by; null: of the kind of model.encoder, with weights of its own"""
-    budget: Annotated[float, Field(gt=0, le=1)] | None = None
-    """largest share of its tokens that a text may keep; of bernoulli and hardkuma at test time only; null: no bound"""
-    contiguous: Literal[False] = False
-    """selected tokens need not be one window"""
-    transition: Annotated[float, Field(ge=0, le=0)] = 0.0
-    """two selected neighbours have no bonus"""
-    temperature: Positive | None = None
-    """of a budget: the divisor of scores; null: 0.1"""
-    test_temperature: None = None
-    """it is the same at test time"""
-    threshold: Below | None = None
-    """lower bound of a selected token's value at test time; null: 0.5 of bernoulli, else 0"""
-    pooling: Literal["average", "max", "attention"] = "average"
-    """how the classifier pools the states of selected tokens; attention: by model.alignment and model.projection"""
-    reads: Literal["zeroed"] = "zeroed"
-    """tokens that are not selected keep their places as zeros"""
-    share_embeddings: Literal[True] = True
-    """selector and classifier have the same word vectors"""
-
-    def __post_init__(self):
-        if self.kind == "budget" and self.temperature is None:
-            object.__setattr__(self, "temperature", 0.1)
+    kind: Literal["bernoulli", "hardkuma", "budget"] = key(..., "of Lei et al. 2016, Bastings et al. 2019 or SPECTRA")
+    budget: Annotated[Share, Field(gt=0)] | None = key(None, "largest share of a text that may be kept; null: any")
+    threshold: Below | None = key(None, "a token is selected at test time above it; null: 0.5 of bernoulli, else 0")
 
 
 @section
 class Model:
     """The fields of AttentionClassifierConfig, which checks them; or a pretrained model, and its projection."""
 
-    type: Literal["gru", "marian"] | None = None
-    """gru or marian: from sequences to sequences, trained on sentence pairs; null: a classifier of texts"""
-    encoder: str | None = None
-    """bilstm, bigru, lstm, orthogonal_lstm, transformer, cnn, average or embedding; null: bilstm, of type gru bigru"""
-    recurrence: Literal["bahdanau", "luong"] | None = None
-    """of type gru: whether the decoder attends before its step or after it; null: bahdanau"""
-    alignment: str = "additive"
-    """additive or dot"""
-    projection: str = "softmax"
-    """softmax, sparsemax, sparsegen, entmax15, entmax or uniform (of pretrained models not uniform); of type gru none too"""
-    query: str | None = None
-    """learned or text; null: text for pairs, else learned"""
-    readout: str = "affine"
-    """affine or tanh"""
-    hierarchy: str = "none"
-    """none, or sentence: words are summed to sentences, sentences to a text"""
-    embedding_size: int = 300
-    """size of the word vectors; that of data.vectors where a file is given"""
-    hidden_size: int | None = None
-    """size of a state; null: 256, of the transformer 128, of embedding the embedding size"""
-    alignment_size: int | None = None
-    """size of the additive alignment; null: half of the hidden size"""
-    sparsegen_lambda: float = 0.0
-    """lambda of sparsegen, below 1; 0 is sparsemax"""
-    entmax_alpha: float = 1.5
-    """alpha of entmax, from 1 on; 1 is softmax, 2 sparsemax"""
-    separate_impermissible: bool = False
-    """of pretrained models: impermissible words and others attend to their own kind alone, except for the answer"""
-    score_scale: None = None
-    """the scores of a text are as they are"""
-    kernel_sizes: list[int] = field(default_factory=lambda: [1, 3, 5, 7])
-    """odd widths of the cnn's filters"""
-    num_hidden_layers: int = 2
-    """of the transformer"""
-    num_attention_heads: int = 1
-    """of the transformer"""
-    intermediate_size: int = 128
-    """of the transformer"""
-    dropout: float = 0.0
-    """share of values dropped in training, below 1"""
-    embedding_std: float = 0.25
-    """standard deviation of random word vectors"""
-    pretrained: str | None = None
-    """to be fine-tuned: a model of the Hub by its name, or its folder, with its tokenizer; null: a model of this package"""
-    revision: str | None = None
-    """of a pretrained model on the Hub: branch, tag or commit; null: main"""
-    selector: Selector | None = None
-    """selects the tokens that the classifier reads, by its own keys; null: it reads all and attends"""
+    type: Literal["gru", "marian"] | None = key(None, "of a model of sentence pairs; null: a classifier of texts")
+    encoder: str | None = key(None, "as `attnfaith list encoders` names them; null: bilstm, of type gru bigru")
+    recurrence: Literal["bahdanau", "luong"] | None = key(None, "of type gru; null: bahdanau")
+    alignment: str = key("additive", "additive or dot")
+    projection: str = key("softmax", "as `attnfaith list projections` names them; of type gru none too")
+    readout: str = key("affine", "affine or tanh")
+    hierarchy: str = key("none", "none, or sentence: words are summed to sentences, sentences to a text")
+    embedding_size: int = key(300, "size of the word vectors; that of data.vectors where a file is given")
+    hidden_size: int | None = key(None, "of a state; null: 256, of the transformer 128, of embedding the embedding size")
+    alignment_size: int | None = key(None, "size of the additive alignment; null: half of the hidden size")
+    sparsegen_lambda: float = key(0.0, "lambda of sparsegen, below 1; 0 is sparsemax")
+    entmax_alpha: float = key(1.5, "alpha of entmax, from 1 on; 1 is softmax, 2 sparsemax")
+    separate_impermissible: bool = key(False, "of pretrained models: impermissible words attend to their own kind")
+    kernel_sizes: list[int] = key([1, 3, 5, 7], "odd widths of the cnn's filters, at first 1, 3, 5, 7")
+    num_hidden_layers: int = key(2, "of the transformer")
+    num_attention_heads: int = key(1, "of the transformer")
+    intermediate_size: int = key(128, "of the transformer")
+    dropout: float = key(0.0, "share of values dropped in training, below 1")
+    embedding_std: float = key(0.25, "standard deviation of random word vectors")
+    pretrained: str | None = key(None, "to be fine-tuned: a model of the Hub, or a folder, with its tokenizer; null: none")
+    revision: str | None = key(None, "of a pretrained model on the Hub: branch, tag or commit; null: main")
+    selector: Selector | None = key(None, "selects the tokens that the classifier reads; null: it reads all and attends")
 
 
 @section
@@ -251,44 +197,21 @@ class Training:
     Null is the value of the papers (Jain & Wallace 2019), or, of a pretrained model, the usual value for fine-tuning.
     """
 
-    num_train_epochs: Annotated[float, Field(gt=0, le=LARGEST)] | None = None
-    """passes over the training texts; null: 8, of a pretrained model 3"""
-    per_device_train_batch_size: Count = 32
-    """texts of a step and process"""
-    per_device_eval_batch_size: Count = 64
-    """texts of a step of evaluation"""
-    gradient_accumulation_steps: Count = 1
-    """batches of an update"""
-    learning_rate: NotNegative | None = None
-    """of Adam, constant unless arguments says otherwise; null: 0.001, of a pretrained model 0.00005, rising and falling"""
-    weight_decay: NotNegative | None = None
-    """L2 on all but the alignment, of a pretrained model AdamW's on all but biases and norms; null: 0.00001, and 0.01"""
-    max_grad_norm: NotNegative | None = None
-    """gradients are clipped to it; 0: not; null: 0, of a pretrained model 1"""
-    amsgrad: bool | None = None
-    """Adam with AMSGrad; null: true, of a pretrained model false"""
-    attention_learning_rate_factor: NotNegative = 1.0
-    """learning rate of the alignment over that of the rest"""
-    random_erasure: Share = 0.0
-    """largest share of its words that each training text loses at each step, as in tests that delete words; 0: none"""
-    loss_reduction: Literal["sum", "mean"] | None = None
-    """of the losses of a batch, sum or mean; null: sum, of a pretrained model mean"""
-    balance_classes: bool = True
-    """weigh classes by how rare they are"""
-    select_on: Literal["validation"] = "validation"
-    """the split that the checkpoint is chosen on; a model chosen on test would have meaningless figures"""
-    metric_for_best_model: str | None = None
-    """score that it is chosen by; null: ROC-AUC of two classes, else accuracy"""
-    early_stopping_patience: Count | None = None
-    """epochs without gain after which training stops; null: never"""
-    train_sampling_strategy: Literal["group_by_length", "random", "sequential"] = "group_by_length"
-    """how batches are drawn"""
-    bf16: bool = False
-    """train in bfloat16"""
-    use_cpu: bool = False
-    """leave a GPU unused"""
-    arguments: dict[str, Any] = field(default_factory=dict)
-    """others of transformers' TrainingArguments, such as warmup_steps; none of files, code, the Hub or machines"""
+    num_train_epochs: Epochs | None = key(None, "passes over the training texts; null: 8, of a pretrained model 3")
+    per_device_train_batch_size: Count = key(32, "texts of a step and process")
+    per_device_eval_batch_size: Count = key(64, "texts of a step of evaluation")
+    learning_rate: NotNegative | None = key(None, "null: 0.001, constant; of a pretrained model 0.00005, rising and falling")
+    weight_decay: NotNegative | None = key(None, "L2 on all but the alignment; null: 0.00001, of a pretrained model 0.01")
+    max_grad_norm: NotNegative | None = key(None, "gradients are clipped to it; 0: not; null: 0, of a pretrained model 1")
+    amsgrad: bool | None = key(None, "Adam with AMSGrad; null: true, of a pretrained model false")
+    random_erasure: Share = key(0.0, "largest share of its words that each training text loses at each step")
+    loss_reduction: Literal["sum", "mean"] | None = key(None, "of a batch; null: sum, of a pretrained model mean")
+    balance_classes: bool = key(True, "weigh classes by how rare they are")
+    metric_for_best_model: str | None = key(None, "score that it is chosen by; null: ROC-AUC of two classes, else accuracy")
+    early_stopping_patience: Count | None = key(None, "epochs without gain after which training stops; null: never")
+    train_sampling_strategy: Sampling = key("group_by_length", "how batches are drawn")
+    use_cpu: bool = key(False, "leave a GPU unused")
+    arguments: dict[str, Any] = key({}, "others of transformers' TrainingArguments, such as warmup_steps")
 
 
 @section
@@ -299,16 +222,11 @@ class Objective:
     adversary's loss is half of |p - p_base|_1 minus the weight times the divergence; their code's lambda is half of it.
     """
 
-    kind: Literal["classification", "untrained", "guided", "adversarial"] = "classification"
-    """the labels, nothing, the labels under the base's attention, or the base's predictions under another attention"""
-    base: str | None = None
-    """folder of the run that a guided or adversarial model is trained against"""
-    weight: Positive = 0.002
-    """lambda of an adversary: weight of the divergence of attentions"""
-    divergence: Literal["kl", "jsd"] = "kl"
-    """of an adversary: kl, or jsd where the base's attention has zeros"""
-    frozen: bool = False
-    """of an adversary: the base's weights are kept, only the alignment is trained"""
+    kind: Goal = key("classification", "the labels, nothing, the labels or the base's predictions under an attention")
+    base: str | None = key(None, "folder of the run that a guided or adversarial model is trained against")
+    weight: Positive = key(0.002, "lambda of an adversary: weight of the divergence of attentions")
+    divergence: Literal["kl", "jsd"] = key("kl", "of an adversary: kl, or jsd where the base's attention has zeros")
+    frozen: bool = key(False, "of an adversary: the base's weights are kept, only the alignment is trained")
 
     @property
     def needs_base(self) -> bool:
@@ -326,22 +244,12 @@ class Penalties:
     Sources: Pruthi et al. 2020 (impermissible mass), Mohankumar et al. 2020 (diversity), Tutek & Snajder 2020 (the others).
     """
 
-    impermissible_mass: NotNegative = 0.0
-    """weight of -log(1 - attention on impermissible words); the data must mark them"""
-    impermissible_heads: Literal["mean", "max"] | None = None
-    """of a pretrained model's heads: the mean, or the head with most of it; null: mean"""
-    diversity: NotNegative = 0.0
-    """weight of the conicity of the states, the mean of their absolute cosines with their mean"""
-    word_tying: NotNegative = 0.0
-    """weight of the distance between states and word vectors, which must be of one size"""
-    word_tying_distance: Literal["norm", "squared"] | None = None
-    """the distance or its square; null: squared"""
-    word_tying_padding: Literal[False] | None = None
-    """its mean is over words alone"""
-    masked_language_model: NotNegative = 0.0
-    """weight of -log p(word) at masked words, predicted from the states"""
-    masked_share: Annotated[float, Field(gt=0, le=1)] | None = None
-    """share of the words that are masked; null: 0.15"""
+    impermissible_mass: NotNegative = key(0.0, "weight of -log(1 - attention on impermissible words)")
+    impermissible_heads: Literal["mean", "max"] | None = key(None, "of a pretrained model; null: mean")
+    diversity: NotNegative = key(0.0, "weight of the conicity of the states, their mean absolute cosine with their mean")
+    word_tying: NotNegative = key(0.0, "weight of the distance between states and word vectors, which must be of one size")
+    word_tying_distance: Literal["norm", "squared"] | None = key(None, "the distance or its square; null: squared")
+    masked_language_model: NotNegative = key(0.0, "weight of -log p(word) at masked words, predicted from the states")
 
     @property
     def taken(self) -> dict[str, float]:
@@ -353,58 +261,32 @@ class Penalties:
 class Selection:
     """The penalties that train the selection of model.selector with the labels (`attnfaith.training.RationaleConfig`)."""
 
-    sparsity: NotNegative | None = None
-    """of bernoulli: price of a selected token; null: 0.0003"""
-    coherence: NotNegative | None = None
-    """of bernoulli: price of a change from one token to the next, in units of sparsity; null: 2"""
-    baseline: Literal["none", "moving_average"] | None = None
-    """of bernoulli: the baseline of the cost of a draw; null: none"""
-    share: Share | None = None
-    """of hardkuma: the share of tokens that training aims at; null: model.selector.budget, else 0.2"""
-    lasso: None = None
-    """the number of changes from token to token is left free"""
-    multiplier: Positive | None = None
-    """of hardkuma: the multiplier of a constraint at first; null: 0.0001"""
-    multiplier_rate: Positive | None = None
-    """of hardkuma: how fast it follows the constraint; null: 0.01"""
-    multiplier_range: list[float] | None = None
-    """of hardkuma: least and greatest multiplier, [least, greatest]; null: no bounds"""
-    two_sided: Literal[False] | None = None
-    """the multiplier of hardkuma is never negative, as in the authors' code"""
-    decay: Below | None = None
-    """how much of a moving average stays at each batch; null: 0.99 of hardkuma, 0.9 of bernoulli's baseline"""
+    sparsity: NotNegative | None = key(None, "of bernoulli: price of a selected token; null: 0.0003")
+    coherence: NotNegative | None = key(None, "of bernoulli: price of a change, in units of sparsity; null: 2")
+    baseline: Literal["none", "moving_average"] | None = key(None, "of bernoulli: of the cost of a draw; null: none")
+    share: Share | None = key(None, "of hardkuma: tokens that training aims at; null: model.selector.budget, else 0.2")
+    multiplier: Positive | None = key(None, "of hardkuma: the multiplier of a constraint at first; null: 0.0001")
+    multiplier_rate: Positive | None = key(None, "of hardkuma: how fast it follows the constraint; null: 0.01")
+    multiplier_range: list[float] | None = key(None, "of hardkuma: [least, greatest] multiplier; null: no bounds")
+    decay: Below | None = key(None, "what stays of a moving average at each batch; null: 0.99 of hardkuma, else 0.9")
 
 
 @section
 class Measure:
     """The measures and their texts."""
 
-    producers: list[str] | None = None
-    """measures of importance and experiments; null: gradient, gradient_norm, leave_one_out, and for your own data
-    what the verdict needs; for pairs attention, norm, …"""
-    options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """keyword arguments of a producer, by its name"""
-    level: Literal["sentence"] = "sentence"
-    """what a record of a hierarchical model is over"""
-    outputs: list[Split] = field(default_factory=list)
-    """of earlier versions, and read no more: what a model trained against this one needs is computed for it"""
-    split: Split = "test"
-    """the split that is measured"""
-    limit: Count | None = None
-    """that many of its texts, drawn at random; null: all"""
-    seed: Seed = 0
-    """of the draws of a measurement"""
-    batch_tokens: Count | None = None
-    """tokens of a batch, padding included; null: 8192, of sentence pairs 2048"""
+    producers: list[str] | None = key(None, "names of measures; null: a few cheap ones, for own data what the verdict needs")
+    options: dict[str, dict[str, Any]] = key({}, "keyword arguments of a producer, by its name")
+    split: Split = key("test", "the split that is measured")
+    limit: Count | None = key(None, "that many of its texts, drawn at random; null: all")
+    seed: Seed = key(0, "of the draws of a measurement")
+    batch_tokens: Count | None = key(None, "tokens of a batch, padding included; null: 8192, of sentence pairs 2048")
 
 
 @section
 class Report:
     """The contents of the report."""
 
-    examples: Count = 5
-    """pairs of sentences shown of lowest and of highest error; of texts the page lists all"""
-    title: str | None = None
-    """of the page"""
-    page: bool = True
-    """whether a run draws its page (`attnfaith report RUN` does later); the cells of a study do not unless it sets this"""
+    examples: Count = key(5, "pairs of sentences shown of lowest and of highest error; of texts the page lists all")
+    title: str | None = key(None, "of the page")
+    page: bool = key(True, "whether a run draws its page; `attnfaith report RUN` does later")

@@ -29,6 +29,11 @@ LABELS = {
     "seed": "seed of the training run; -1 where it is unknown",
 }
 """The labels in `Identity.heading`, with which the rows of a table begin, and their meanings."""
+SELECTOR = {
+    **{"selection_contiguous": False, "selection_transition": 0.0, "selection_pooling": "average"},
+    **{"selection_reads": "zeroed", "selection_vectors_shared": True, "attention_kind": "selection"},
+}
+"""The fields about a selector that no recipe changes."""
 
 
 @dataclass(frozen=True)
@@ -236,14 +241,13 @@ def model_fields(model) -> dict[str, object]:
     """Return the fields of an identity that the model section of a recipe decides, without those of word vectors. Of a
     model from sequences to sequences also its hidden size, by which a study tells models apart.
     """
-    names = ("encoder", "hierarchy", "alignment", "score_scale", "projection", "readout")
+    names = ("encoder", "hierarchy", "alignment", "projection", "readout")
     parameter = {"sparsegen": model.sparsegen_lambda, "entmax": model.entmax_alpha}.get(model.projection)
     fields = {**{name: getattr(model, name) for name in names}, "projection_parameter": parameter}
     if model.selector is not None:
         selector = model.selector
-        names = ("kind", "budget", "contiguous", "transition", "temperature", "test_temperature", "pooling", "reads")
-        fields |= {f"selection_{name}": getattr(selector, name) for name in (*names, "encoder", "threshold")}
-        fields |= {"selection_vectors_shared": selector.share_embeddings, "attention_kind": "selection"}
+        fields |= {f"selection_{name}": getattr(selector, name) for name in ("kind", "budget", "threshold")}
+        fields |= SELECTOR | {"selection_temperature": 0.1 if selector.kind == "budget" else None}
         fields |= {"alignment": "selector", "projection": selector.kind, "projection_parameter": selector.budget}
     if model.type is not None:
         fields |= {"model": model.type, "readout": model.recurrence, "hidden_size": model.hidden_size}
@@ -255,13 +259,15 @@ def model_fields(model) -> dict[str, object]:
 
 def objective_fields(recipe) -> dict[str, object]:
     """Return the fields of an identity about a model's objective."""
-    objective, selection = recipe.objective, ("baseline", "sparsity", "coherence", "lasso", "two_sided")
+    objective, selection = recipe.objective, ("baseline", "sparsity", "coherence")
     fields = {
         "objective": objective.kind if recipe.model.type is None else "translation",
-        "attention_rate": recipe.training.attention_learning_rate_factor,
         "random_erasure": recipe.training.random_erasure,
+        "word_tying_padding": False if recipe.penalties.word_tying else None,
+        "masked_share": 0.15 if recipe.penalties.masked_language_model else None,
         **vars(recipe.penalties),
         **{f"selection_{name}": getattr(recipe.selection, name) for name in selection},
+        "selection_two_sided": None if recipe.selection.share is None else False,
         "selection_target": recipe.selection.share,
     }
     if objective.kind == "adversarial":

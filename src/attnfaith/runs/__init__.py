@@ -6,16 +6,11 @@ their order.
 """
 
 from attnfaith.runs.execute import measure_run, run
-from attnfaith.runs.folder import MODEL, RECIPE, RECORD, STATE, RunError, read_state
-from attnfaith.runs.models import load_model, load_tokenizer, make_model, make_tokenizer
+from attnfaith.runs.folder import RunError, read_state
+from attnfaith.runs.models import load_model, load_tokenizer, make_model
 from attnfaith.runs.texts import load_data
 from attnfaith.runs.train import training_arguments
 
 
-__all__ = ["MODEL", "RECIPE", "RECORD", "STATE", "RunError", "load_data", "load_model", "load_tokenizer", "make_model"] + [
-    "make_tokenizer",
-    "measure_run",
-    "read_state",
-    "run",
-    "training_arguments",
-]
+__all__ = ["RunError", "load_data", "load_model", "load_tokenizer", "make_model", "measure_run", "read_state", "run"]
+__all__ += ["training_arguments"]

@@ -9,14 +9,23 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
+from attnfaith import recipes, record
 from attnfaith.loading import device_of
 from attnfaith.measurement.registry import build
-from attnfaith.recipes import Recipe, RecipeError, check_model, differences, load
+from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.reporting import write_report
+from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.facts import translation_in_words
+from attnfaith.reporting.sections.performance import accuracy_in_words
+from attnfaith.reporting.verdicts import verdict
 from attnfaith.runs import train
 from attnfaith.runs.base import open_base
-from attnfaith.runs.folder import MODEL, RECIPE, RECORD, REPORT, SHARDS, RunError, held, note, opened, write_recipe
-from attnfaith.runs.measure import measure, other_measurement, print_results, report
+from attnfaith.runs.folder import REPORT, SHARDS, RunError, check_free, held, note, prepare, read_state
+from attnfaith.runs.measure import measure
 from attnfaith.runs.texts import Texts
+from attnfaith.support.errors import excerpt
+from attnfaith.support.escaping import printable
+from attnfaith.support.files import MODEL, RECIPE, RECORD
 
 
 def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Path:
@@ -35,21 +44,26 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
     state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
     build(recipe.measure.producers, recipe.measure.options, recipe.reads)
     arguments, folder = train.training_arguments(recipe), Path(recipe.output_dir)
-    check_model(recipe)
+    path, page = folder / RECORD, recipe.report.page
+    recipes.check_model(recipe)
     base = open_base(recipe)
-    with opened(folder, recipe, state, overwrite=overwrite, resume=resume):
-        texts, path = Texts(recipe, folder, state), folder / RECORD
-        if not (folder / MODEL).is_dir():
-            train.train(recipe, arguments, folder, texts, base, state)
-        reason = other_measurement(path, recipe) if path.is_file() else "there is none"
-        if reason:
-            if path.is_file() and state.is_main_process:
-                print(f"{path} is measured anew: {reason}")
+    check_free(folder, recipe, overwrite=overwrite, resume=resume)
+    with held(folder, "a run", state):
+        if state.is_main_process:
+            prepare(folder, recipe, clear=overwrite and not resume)
+        state.wait_for_everyone()
+        trained, other = (folder / MODEL).is_dir(), _other_measurement(path, recipe) if path.is_file() else ""
+        if not trained or not path.is_file() or other:
+            texts = Texts(recipe, folder, state)
+            if not trained:
+                train.train(recipe, arguments, folder, texts, base, state)
+            if other and state.is_main_process:
+                print(f"{path} is measured anew: {other}")
             measure(recipe, folder, texts, base, state)
         elif state.is_main_process:  # of another measurement that was killed
             shutil.rmtree(folder / SHARDS, ignore_errors=True)
-        _finish(recipe, folder, state, started, page=recipe.report.page)
-    return folder.resolve() / (f"{REPORT}/index.html" if recipe.report.page else RECORD)
+        _finish(recipe, folder, state, started, page=page)
+    return folder.resolve() / (f"{REPORT}/index.html" if page else RECORD)
 
 
 def measure_run(
@@ -71,15 +85,15 @@ def measure_run(
     only overwrite replaces, RecipeError where the recipe differs from the run's in more than `measure`, FileError where
     another process works in the folder.
     """
-    started = time.perf_counter()
+    started, folder = time.perf_counter(), Path(folder)
     device = None if device is None else device_of(device)
-    folder = Path(folder)
-    if output is not None and Path(output).resolve() == (folder / RECORD).resolve():
-        output = None
+    own = output is None or Path(output).resolve() == (folder / RECORD).resolve()
+    path = folder / RECORD if own else Path(output)
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
     build(recipe.measure.producers, recipe.measure.options, recipe.reads)
-    changed = [key for key in differences(recipe, load(folder / RECIPE)) if not key.startswith("measure.")]
+    changed = recipes.differences(recipe, recipes.load(folder / RECIPE))
+    changed = [key for key in changed if not key.startswith("measure.")]
     if changed:
         raise RecipeError(
             f"the model was trained with another {', '.join(changed)}: a measurement may change measure.* only"
@@ -87,24 +101,36 @@ def measure_run(
     base = open_base(recipe)
     state = PartialState(cpu=not torch.cuda.is_available())
 
-    def check():
-        path = folder / RECORD if output is None else Path(output)
-        other = other_measurement(path, recipe) if output is None and path.is_file() else ""
-        if not overwrite and path.is_file() and (other or output is not None):
-            what = f" with another {other}" if other else ""
-            raise RunError(f"{path} is there already{what}: name another --output, or replace it with --overwrite")
-
-    with held(folder, "a measurement", state, check):
-        if output is None and state.is_main_process:  # the old record is not of this measurement
+    other = _other_measurement(path, recipe) if own and path.is_file() else ""
+    if not overwrite and path.is_file() and (other or not own):
+        what = f" with another {other}" if other else ""
+        raise RunError(f"{path} is there already{what}: name another --output, or replace it with --overwrite")
+    with held(folder, "a measurement", state):
+        if own and state.is_main_process:
+            prepare(folder, recipe)
             note(folder, status="trained")
-            write_recipe(folder, recipe)
-        path = measure(recipe, folder, Texts(recipe, folder, state), base, state, output, device)
-        if output is None:
+        measure(recipe, folder, Texts(recipe, folder, state), base, state, None if own else path, device)
+        if own:
             _finish(recipe, folder, state, started, page=(folder / REPORT).is_dir())
         elif state.is_main_process and recipe.kind != "translator":
-            print_results(path, folder, recipe)
+            _print_results(path, folder, recipe)
         state.wait_for_everyone()
     return path
+
+
+def report(path: Path, output: Path, recipe: Recipe) -> None:
+    """Write tables, figures and page of a record."""
+    write_report(record.load(path), output, title=recipe.report.title, n_examples=recipe.report.examples)
+
+
+def _other_measurement(path: Path, recipe: Recipe) -> str:
+    """The keys in which the record at `path` and the recipe differ as measurements; "" where they agree."""
+    try:
+        (section,) = [recipes.build(part["recipe"]).measure for part in record.settings(record.load(path))]
+    except (record.RecordError, RecipeError, KeyError, TypeError, ValueError) as error:
+        return f"it cannot be read: {excerpt(error)}"
+    own, other = vars(recipe.measure), vars(section)
+    return ", ".join(f"measure.{key}" for key, value in own.items() if value != other[key])
 
 
 def _finish(recipe: Recipe, folder: Path, state: PartialState, started: float, *, page: bool) -> None:
@@ -113,5 +139,18 @@ def _finish(recipe: Recipe, folder: Path, state: PartialState, started: float, *
         if page:
             report(folder / RECORD, folder / REPORT, recipe)
         note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
-        print_results(folder / RECORD, folder, recipe)
+        _print_results(folder / RECORD, folder, recipe)
     state.wait_for_everyone()
+
+
+def _print_results(path: Path, folder: Path, recipe: Recipe) -> None:
+    """Print the scores of a run's model and, of classifiers, the verdict on its attention, in two lines a cell."""
+    if recipe.kind == "translator":
+        print(f"translates: {translation_in_words(read_state(folder)['translation'])}")
+        return
+    for cell in split_cells(record.load(path)):
+        accuracy = accuracy_in_words(cell)
+        if accuracy:
+            print(printable(f"{cell.heading['dataset']} {cell.heading['split']}: {accuracy}"))
+        answer = verdict([cell.of_inputs])
+        print(printable(f"attention: {answer.headline}. {answer.reason}"))

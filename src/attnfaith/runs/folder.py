@@ -1,15 +1,15 @@
 """The folder of a run: its files, its state, and its lock.
 
 It holds recipe.yaml (complete), run.json (provenance, scores, status), checkpoints/ while it trains, model/ (the selected
-checkpoint with tokenizer and code), record.parquet and report/. One process holds
-it from opening to end. The process may be killed at any moment: the same command then goes on.
+checkpoint with tokenizer and code), record.parquet and report/. One process holds it from opening to end. The process may
+be killed at any moment: the same command then goes on.
 """
 
 import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -27,7 +27,6 @@ from attnfaith.support.files import LOCK, MODEL, RECIPE, RECORD, STATE, folder_l
 
 REPORT, CHECKPOINTS, TRANSLATIONS = "report", "checkpoints", "translations.txt"
 SHARDS = f"{RECORD}.shards"  # of a measurement that is under way
-MEASURED = ("attention_faithfulness", "seconds")  # keys that a measurement writes, the first in older runs
 LOCKS = (LOCK, f"{LOCK}.holder")
 
 
@@ -36,21 +35,18 @@ class RunError(AttnfaithError):
 
 
 @contextlib.contextmanager
-def held(folder: Path, work: str, state: PartialState, check: Callable[[], object] = lambda: None) -> Iterator[None]:
+def held(folder: Path, work: str, state: PartialState) -> Iterator[None]:
     """Hold the folder of a run for `work`, and delete leftovers of killed processes. One of several processes holds it for
-    all, and all of them raise its AttnfaithError. Raises FileError where the folder is in use.
-
-    check: called before the folder is held, so that a refused folder gets no lock file, and again once it is held.
+    all, and all of them raise its FileError where the folder is in use.
     """
+    state.wait_for_everyone()  # all have looked at the folder before anything in it changes
     with contextlib.ExitStack() as lock:
         error = None
         if state.is_main_process:
             try:
-                check()
                 lock.enter_context(folder_lock(folder, work))
-                check()
                 _sweep(folder)
-            except AttnfaithError as raised:
+            except FileError as raised:
                 error = raised
         (error,) = broadcast_object_list([error])
         if error is not None:
@@ -58,40 +54,13 @@ def held(folder: Path, work: str, state: PartialState, check: Callable[[], objec
         yield
 
 
-@contextlib.contextmanager
-def opened(
-    folder: Path, recipe: Recipe, state: PartialState, *, overwrite: bool = False, resume: bool = False
-) -> Iterator[None]:
-    """Make the run's folder, or take the one that is there, and hold it.
-
-    overwrite, resume: see `run`. Raises RunError where the folder may not be used, FileError where another process holds it.
-    """
-    changed = []
-
-    def check():
-        changed[:] = _changed_keys(folder, recipe, overwrite=overwrite, resume=resume)
-
-    with held(folder, "a run", state, check):
-        if state.is_main_process:
-            if overwrite and not resume:
-                _clear(folder)
-            if not (folder / STATE).is_file():  # before the recipe, so that a recipe alone is never taken for a run's
-                versions = {module.__name__: module.__version__ for module in (attnfaith, torch, transformers)}
-                write_atomically(folder / STATE, json.dumps({"status": "started", "versions": versions}, indent=1))
-            if changed and (folder / MODEL).is_dir():
-                note(folder, status="trained")
-            write_recipe(folder, recipe)
-        state.wait_for_everyone()
-        yield
-
-
-def _changed_keys(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool) -> list[str]:
-    """The keys in which the recipe differs from that of a run to be resumed. Raises RunError for a folder in other use."""
+def check_free(folder: Path, recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> None:
+    """Raise RunError for a folder that a run of the recipe may not use. overwrite, resume: see `run`."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; give another output_dir")
     names = {path.name for path in folder.iterdir()} - {*LOCKS} if folder.is_dir() else set()
-    if not {name for name in names if not name.startswith((f".{STATE}.", f".{RECIPE}."))} - {STATE}:
-        return []  # empty, or killed before its recipe was written
+    if all(name == STATE or name.startswith((f".{STATE}.", f".{RECIPE}.")) for name in names):
+        return  # empty, or killed before its recipe was written
     if not {RECIPE, STATE} <= names:
         raise RunError(f"{folder} holds files of something else than a run; give another output_dir")
     if resume:
@@ -99,25 +68,30 @@ def _changed_keys(folder: Path, recipe: Recipe, *, overwrite: bool, resume: bool
         trains = [key for key in changed if key != "name" and not key.startswith("measure.")]
         if trains:
             raise RunError(f"{folder} is a run of another recipe (different: {', '.join(trains)}); give another output_dir")
-        return changed
-    if not overwrite and not names <= {RECIPE, STATE}:
+    elif not overwrite and not names <= {RECIPE, STATE}:
         ways = "go on with --resume_from_checkpoint, replace it with --overwrite_output_dir, or give another --output_dir"
         raise RunError(f"{folder} holds a run already: {ways}")
-    return []
 
 
-def _clear(folder: Path) -> None:
-    """Delete the run that lies there: its results first, its recipe and state last."""
-    for path in sorted(folder.iterdir(), key=lambda path: (path.name in (STATE, RECIPE), path.name != RECORD)):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif path.name not in LOCKS:
-            path.unlink()
+def prepare(folder: Path, recipe: Recipe, *, clear: bool = False) -> None:
+    """Write the recipe into a folder that is held, and a state if there is none. clear: delete the run that lies there."""
+    if clear:  # its results first, its recipe and state last
+        for path in sorted(folder.iterdir(), key=lambda path: (path.name in (STATE, RECIPE), path.name != RECORD)):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name not in LOCKS:
+                path.unlink()
+    if not (folder / STATE).is_file():  # before the recipe, so that a recipe alone is never taken for a run's
+        versions = {module.__name__: module.__version__ for module in (attnfaith, torch, transformers)}
+        write_atomically(folder / STATE, json.dumps({"status": "started", "versions": versions}, indent=1))
+    elif (folder / MODEL).is_dir() and recipes.differences(recipe, recipes.load(folder / RECIPE)):
+        note(folder, status="trained")  # the old record is not of this measurement
+    write_recipe(folder, recipe)
 
 
 def _sweep(folder: Path) -> None:
     """Delete leftovers of killed processes, only while the folder is held. A report may be at work in its own folder."""
-    paths = [path for pattern in (".*.tmp", f".{REPORT}.*") for path in folder.glob(pattern)]
+    paths = [*folder.glob(".*.tmp"), *folder.glob(f".{REPORT}.*")]
     paths += [folder / CHECKPOINTS] if (folder / MODEL).is_dir() else []  # of a training that was killed at its very end
     for path in paths:
         if not path.is_dir():
@@ -136,11 +110,6 @@ def read_state(folder: str | os.PathLike) -> dict:
         return read_object(Path(folder) / STATE)
     except FileError as error:
         raise RunError(f"{error}: give the folder of a run") from error
-
-
-def trained_state(folder: Path) -> dict:
-    """Return the content of run.json without the results of measurements."""
-    return {key: value for key, value in read_state(folder).items() if key not in MEASURED}
 
 
 def note(folder: Path, **facts) -> None:

@@ -1,4 +1,4 @@
-"""The measurement of a trained run: its record, its translations, its report."""
+"""The measurement of a trained run: its record and its translations."""
 
 import dataclasses
 import os
@@ -14,32 +14,15 @@ from attnfaith.data.pair_encoding import encode_pairs
 from attnfaith.data.sources import draw
 from attnfaith.measurement import engine
 from attnfaith.measurement.registry import build
-from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.recipes import Recipe
 from attnfaith.record import training_fields
-from attnfaith.reporting import write_report
-from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.facts import translation_in_words
-from attnfaith.reporting.sections.performance import accuracy_in_words
-from attnfaith.reporting.verdicts import verdict
 from attnfaith.runs.base import Base
-from attnfaith.runs.folder import RECORD, TRANSLATIONS, note, origin, read_state, trained_state
+from attnfaith.runs.folder import TRANSLATIONS, note, origin, read_state
 from attnfaith.runs.models import load_model, measurable
 from attnfaith.runs.texts import Texts
 from attnfaith.subjects import subject_of
-from attnfaith.support.errors import excerpt
-from attnfaith.support.escaping import printable
-from attnfaith.support.files import write_atomically
+from attnfaith.support.files import RECORD, write_atomically
 from attnfaith.training.translation import translation_scores, translations
-
-
-def other_measurement(path: Path, recipe: Recipe) -> str:
-    """Return the keys in which the record at `path` and the recipe differ as measurements; "" where they agree."""
-    try:
-        (section,) = [recipes.build(part["recipe"]).measure for part in record.settings(record.load(path))]
-    except (record.RecordError, RecipeError, KeyError, TypeError, ValueError) as error:
-        return f"it cannot be read: {excerpt(error)}"
-    keys = [key.name for key in dataclasses.fields(section) if key.name != "outputs"]
-    return ", ".join(f"measure.{key}" for key in keys if getattr(section, key) != getattr(recipe.measure, key))
 
 
 def measure(
@@ -56,26 +39,25 @@ def measure(
     Shards of another measurement beside the run's own record are deleted: the folder is held, so nobody finishes them.
     """
     section, own, pairs = recipe.measure, output is None, recipe.kind == "translator"
-    model = load_model(folder).to(device or state.device)
+    model, loaded = load_model(folder).to(device or state.device), texts.loaded
     if pairs and own:  # first: the record holds the scores
         if state.is_main_process:
             _translate(model, texts, folder, section.split)
         state.wait_for_everyone()
-    subject, loaded = measurable(model, texts.tokenizer, pairs), texts.loaded
+    subject = measurable(model, texts.tokenizer, pairs)
     rows = subject.rows(texts.drawn) if pairs else texts.measured
-    how = {}
+    attention = None
     if recipe.objective.kind == "guided":
         base.check_unchanged(folder)
-        how["attention"] = base.attention(rows)
-    run = trained_state(folder)
+        attention = dict(zip(rows["instance_id"], record.rows(base.outputs(rows), "attention"), strict=True))
+    run = {key: value for key, value in read_state(folder).items() if key != "seconds"}
     data = {"revision": loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
     settings = {"recipe": dataclasses.asdict(recipe), "run": run, "provenance": origin(section.seed, state, data)}
     settings |= {} if pairs else {"label_names": list(loaded.label_names)}
-    trained = run.get("texts") or {"train": fingerprint(loaded.splits["train"])}
     cell = record.Identity(
         dataset=loaded.entry.name,
         texts=fingerprint(texts.drawn),
-        training_texts=trained["train"],
+        training_texts=run["texts"]["train"],
         split=section.split,
         seed=recipe.seed,
         **training_fields(recipe, recipes.load),
@@ -91,7 +73,7 @@ def measure(
         batch_tokens=section.batch_tokens,
         settings=settings,
         discard=own,
-        **how,
+        attention=attention,
     )
     if state.is_main_process and own:
         note(folder, status="measured")
@@ -124,21 +106,3 @@ def _translate(model, texts: Texts, folder: Path, split: str) -> None:
     write_atomically(folder / TRANSLATIONS, "".join(f"{line}\n" for line in lines))
     scores = translation_scores(lines, texts.drawn["target"])
     note(folder, translation={"split": split, "pairs": len(lines), **scores})
-
-
-def report(path: Path, output: Path, recipe: Recipe) -> Path:
-    """Write tables, figures and page of a record; return the page's path."""
-    return write_report(record.load(path), output, title=recipe.report.title, n_examples=recipe.report.examples)
-
-
-def print_results(path: Path, folder: Path, recipe: Recipe) -> None:
-    """Print the scores of a run's model and, of classifiers, the verdict on its attention, in two lines a cell."""
-    if recipe.kind == "translator":
-        print(f"translates: {translation_in_words(read_state(folder)['translation'])}")
-        return
-    for cell in split_cells(record.load(path)):
-        accuracy = accuracy_in_words(cell)
-        if accuracy:
-            print(printable(f"{cell.heading['dataset']} {cell.heading['split']}: {accuracy}"))
-        answer = verdict([cell.of_inputs])
-        print(printable(f"attention: {answer.headline}. {answer.reason}"))

@@ -20,19 +20,19 @@ from transformers import (
 )
 
 from attnfaith import loading
+from attnfaith.data.pair_encoding import build_pair_tokenizer
 from attnfaith.data.sources import ROOT_VARIABLE, file_digest
 from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.data.vectors import load_vectors
 from attnfaith.models import (
     MODEL_TYPES,
-    AttentionClassifierConfig,
     AttentionClassifierForSequenceClassification,
-    RationaleClassifierConfig,
     RationaleClassifierForSequenceClassification,
     SelfAttentionClassifierForSequenceClassification,
 )
-from attnfaith.recipes import Recipe, RecipeError, model_config, projection_fields, sequence_config
+from attnfaith.recipes import Recipe, RecipeError, model_config, sequence_config
+from attnfaith.recipes.recipe import PROJECTION
 from attnfaith.subjects import SelfAttention, sequence_subject
 from attnfaith.subjects.base import position_limit
 from attnfaith.subjects.recurrent_translator import WithoutAttention
@@ -40,10 +40,7 @@ from attnfaith.support.errors import excerpt
 from attnfaith.support.files import MODEL
 
 
-SAFELY = {"dtype": torch.float32, "use_safetensors": True, "trust_remote_code": False}
-
-
-# ------------------------------------------------------------------------------------------------ from a run's folder
+POOLED = (AttentionClassifierForSequenceClassification, RationaleClassifierForSequenceClassification)
 
 
 def load_model(run: Path) -> PreTrainedModel:
@@ -59,24 +56,30 @@ def load_tokenizer(run: Path) -> PreTrainedTokenizerBase:
 
 
 def measurable(model, tokenizer, pairs: bool = False):
-    """Return the model as `attnfaith.measurement` takes it: a classifier of this package as it is, another one as a subject.
-    pairs: whether it is a model of sentence pairs.
+    """Return the model as `attnfaith.measurement` takes it: a classifier that pools states as it is, another one as a
+    subject. pairs: whether it is a model of sentence pairs.
     """
-    if pairs:
-        blind = getattr(model.config, "projection", None) == "none"
-        return WithoutAttention(model, tokenizer) if blind else sequence_subject(model, tokenizer)
-    own = (AttentionClassifierConfig.model_type, RationaleClassifierConfig.model_type)
-    return model if getattr(model.config, "model_type", None) in own else SelfAttention(model, tokenizer)
+    if not pairs:
+        return model if isinstance(model, POOLED) else SelfAttention(model, tokenizer)
+    blind = getattr(model.config, "projection", None) == "none"
+    return WithoutAttention(model, tokenizer) if blind else sequence_subject(model, tokenizer)
 
 
 # ------------------------------------------------------------------------------------------------ fresh ones
 
 
-def make_tokenizer(recipe: Recipe, loaded):
-    """Return the tokenizer of the recipe's pretrained model, or one of the words of the training texts."""
-    entry, data = loaded.entry, recipe.data
+def make_tokenizer(recipe: Recipe, loaded) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of the recipe's pretrained model, or one of the words of the training texts.
+
+    loaded: the recipe's data set, as `load_data` returns it.
+    """
+    data, entry = recipe.data, loaded.entry
     if recipe.kind == "pretrained":
         return _pretrained_tokenizer(recipe)
+    if recipe.kind == "translator":
+        texts = [*loaded.splits["train"]["source"], *loaded.splits["train"]["target"]]
+        how = {"size": data.vocabulary_size, "min_df": data.min_df or 1}
+        return build_pair_tokenizer(texts, vocabulary=data.vocabulary or "words", **how)
     return build_tokenizer(
         loaded.vocabulary_texts,
         preprocessing=entry.preprocessing,
@@ -95,50 +98,26 @@ def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
     if recipe.kind == "translator":
         eager = {} if recipe.model.type == "gru" else {"attn_implementation": "eager"}
         return AutoModelForSeq2SeqLM.from_config(sequence_config(recipe, len(tokenizer)), **eager)
-    labels = {"id2label": dict(enumerate(loaded.label_names))}
-    labels["label2id"] = {name: number for number, name in labels["id2label"].items()}
-    plain, data = recipe.model.selector is None, recipe.data
+    names = dict(enumerate(loaded.label_names))
+    labels = {"id2label": names, "label2id": {name: number for number, name in names.items()}}
     if recipe.kind == "pretrained":
         return _pretrained_model(recipe, labels, tokenizer)
-    fields = {
-        "vocab_size": len(tokenizer),
-        **{f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("unk", "pad", "bos", "eos")},
-        **labels,
-    }
+    fields = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("unk", "pad", "bos", "eos")}
+    fields |= {"vocab_size": len(tokenizer), **labels}
     if recipe.model.hierarchy != "none":
         fields["sentence_token_id"] = tokenizer.sentence_token_id
-    vectors = None
-    if data.vectors:
-        path = vectors_path(data.vectors)
+    vectors, name = None, recipe.data.vectors
+    if name:
+        below = Path(os.environ.get(ROOT_VARIABLE, ""), name)
+        path = below if below.exists() and not Path(name).exists() else Path(name)
         vectors, present = load_vectors(path, tokenizer.get_vocab(), padding=tokenizer.pad_token_id)
         fields |= {"embedding_size": vectors.shape[1], "vectors": "pretrained", "vectors_digest": file_digest(path)[:12]}
-        print(f"vocabulary entries with a vector in {data.vectors}: {present.sum():,} of {len(present):,}")
-    config = model_config(recipe, loaded.entry.pair, **fields)
-    model = (AttentionClassifierForSequenceClassification if plain else RationaleClassifierForSequenceClassification)(config)
+        print(f"vocabulary entries with a vector in {name}: {present.sum():,} of {len(present):,}")
+    model = POOLED[recipe.model.selector is not None](model_config(recipe, loaded.entry.pair, **fields))
     if vectors is not None:
-        _set_vectors(model, torch.from_numpy(vectors))
+        with torch.no_grad():
+            model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
     return model
-
-
-def _set_vectors(model: PreTrainedModel, vectors: torch.Tensor) -> None:
-    """Copy word vectors into a model."""
-    with torch.no_grad():
-        model.get_input_embeddings().weight.copy_(vectors)
-
-
-def vectors_path(name: str) -> Path:
-    """Return the path of a file of word vectors: as it is given, or below the data root."""
-    root = os.environ.get(ROOT_VARIABLE)
-    below = Path(root or "", name)
-    return below if root and not Path(name).exists() and below.exists() else Path(name)
-
-
-def facts_of_tokenizer(recipe: Recipe, tokenizer) -> dict[str, dict]:
-    """Return facts about a pretrained model and its tokenizer; {} for a vocabulary of the training texts."""
-    if recipe.kind != "pretrained":
-        return {}
-    facts = tokenizer_facts(tokenizer, recipe.model.pretrained, recipe.model.revision)
-    return {"tokenizer": facts, "pretrained": pretrained_facts(recipe)}
 
 
 # ------------------------------------------------------------------------------------------------ pretrained ones
@@ -155,25 +134,24 @@ def _pretrained(recipe: Recipe) -> Iterator[Path]:
         ) from error
 
 
-def pretrained_facts(recipe: Recipe) -> dict[str, str]:
-    """Return the name of a recipe's pretrained model (of a folder its path, if relative, else the last part), its commit
-    ("local" of a folder) and a digest of its weights, 12 hexadecimal digits.
+def pretrained_facts(recipe: Recipe, tokenizer) -> dict[str, dict]:
+    """Return the facts of run.json about a recipe's pretrained model and its tokenizer: the name (of a folder its last
+    part), the commit ("local" of a folder) and a digest, 12 hexadecimal digits.
     """
-    name, digest = recipe.model.pretrained, hashlib.sha256()
+    name, digest, local = recipe.model.pretrained, hashlib.sha256(), Path(recipe.model.pretrained).is_dir()
     with _pretrained(recipe) as folder:
         for path in sorted(folder.glob("model*.safetensors")):
             digest.update(bytes.fromhex(file_digest(path)))
-    local = Path(name).is_dir()
+    about = {"name": folder.name if folder.is_absolute() and local else name, "revision": "local" if local else folder.name}
     return {
-        "name": folder.name if folder.is_absolute() and local else name,
-        "revision": "local" if local else folder.name,
-        "digest": digest.hexdigest()[:12],
+        "tokenizer": tokenizer_facts(tokenizer, name, recipe.model.revision),
+        "pretrained": {**about, "digest": digest.hexdigest()[:12]},
     }
 
 
 def _pretrained_tokenizer(recipe: Recipe) -> PreTrainedTokenizerBase:
     """The tokenizer of the recipe's pretrained model, with the bound of the model and of data.max_length, and a padding
-    token. Raises RecipeError where it cannot be loaded without code of the repository, or is not of the tokenizers library.
+    token.
     """
     with _pretrained(recipe) as folder:
         tokenizer = loading.load_tokenizer(folder)
@@ -187,9 +165,7 @@ def _pretrained_tokenizer(recipe: Recipe) -> PreTrainedTokenizerBase:
         tokenizer.add_special_tokens({"pad_token": "<pad>"})
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     limit = position_limit(SimpleNamespace(tokenizer=tokenizer, model=model, config=model.config))
-    limits = [bound for bound in (limit, recipe.data.max_length) if bound is not None]
-    if limits:
-        tokenizer.model_max_length = min(limits)
+    tokenizer.model_max_length = min(filter(None, (limit, recipe.data.max_length, tokenizer.model_max_length)))
     return tokenizer
 
 
@@ -200,25 +176,28 @@ def _configuration(folder: Path):
     return config
 
 
-def _pretrained_model(recipe: Recipe, labels: dict, tokenizer) -> torch.nn.Module:
+def _pretrained_model(recipe: Recipe, labels: dict, tokenizer) -> PreTrainedModel:
     """The classifier at the start of training: the weights of the files, a new head, and the recipe's projection. Under
     softmax it is the model of transformers itself, unless impermissible words are kept apart.
     """
-    apart = recipe.model.separate_impermissible
+    section = recipe.model
     with _pretrained(recipe) as folder:
         config = _configuration(folder)
         config.problem_type, config.id2label, config.label2id = "single_label_classification", *labels.values()
-        how = {"attn_implementation": "eager", "ignore_mismatched_sizes": True, **SAFELY}
-        model = AutoModelForSequenceClassification.from_pretrained(folder, config=config, **how)
+        safely = {"dtype": torch.float32, "use_safetensors": True, "trust_remote_code": False}
+        model = AutoModelForSequenceClassification.from_pretrained(
+            folder, config=config, attn_implementation="eager", ignore_mismatched_sizes=True, **safely
+        )
         size, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values())
         if largest == size == tokenizer.pad_token_id:  # the padding token that it lacked
             model.resize_token_embeddings(size + 1, mean_resizing=False)
         elif largest >= size:
             raise RecipeError(f"its tokenizer has tokens up to {largest}, its model {size}: they are of different models")
         model.config.pad_token_id = tokenizer.pad_token_id
-        if recipe.model.projection == "softmax" and not apart:
+        if section.projection == "softmax" and not section.separate_impermissible:
             return model
-        model = SelfAttentionClassifierForSequenceClassification.of(model, **projection_fields(recipe.model))
-        if apart:
+        how = {name: getattr(section, name) for name in PROJECTION}
+        model = SelfAttentionClassifierForSequenceClassification.of(model, **how)
+        if section.separate_impermissible:
             SelfAttention(model, tokenizer)  # which checks that words are kept apart
         return model

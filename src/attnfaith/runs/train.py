@@ -15,29 +15,16 @@ from transformers import Trainer, TrainingArguments, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
+from attnfaith import training
 from attnfaith.data.fingerprint import digest_data, fingerprint
 from attnfaith.measurement.engine import check
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.base import Base
-from attnfaith.runs.folder import CHECKPOINTS, MODEL, note, origin
-from attnfaith.runs.models import facts_of_tokenizer, make_model, measurable
+from attnfaith.runs.folder import CHECKPOINTS, RunError, note, origin
+from attnfaith.runs.models import load_tokenizer, make_model, measurable, pretrained_facts
 from attnfaith.runs.texts import Texts
 from attnfaith.support.errors import AttnfaithError, FileError, excerpt
-from attnfaith.support.files import read_object, sync_folder, write_atomically
-from attnfaith.training import (
-    AdversarialTrainer,
-    AttentionTrainer,
-    DivergedError,
-    Diversity,
-    FineTuningTrainer,
-    GuidedTrainer,
-    ImpermissibleMass,
-    MaskedWords,
-    Penalty,
-    RationaleTrainer,
-    TranslationTrainer,
-    WordTying,
-)
+from attnfaith.support.files import MODEL, read_object, sync_folder, write_atomically
 from attnfaith.training.base import LOWER_IS_BETTER, BaseTrainer, check_selection
 
 
@@ -48,10 +35,11 @@ COLUMNS = ("input_ids", "token_type_ids", "labels", "length", "base_attention", 
 def trainer_class(recipe: Recipe) -> type[BaseTrainer]:
     """Return the class of a recipe's trainer; its `config_class` has the arguments."""
     if recipe.model.selector is not None:
-        return RationaleTrainer
+        return training.RationaleTrainer
     if recipe.kind != "classifier":
-        return TranslationTrainer if recipe.kind == "translator" else FineTuningTrainer
-    return {"guided": GuidedTrainer, "adversarial": AdversarialTrainer}.get(recipe.objective.kind, AttentionTrainer)
+        return training.TranslationTrainer if recipe.kind == "translator" else training.FineTuningTrainer
+    against = {"guided": training.GuidedTrainer, "adversarial": training.AdversarialTrainer}
+    return against.get(recipe.objective.kind, training.AttentionTrainer)
 
 
 def training_arguments(recipe: Recipe) -> TrainingArguments:
@@ -59,8 +47,8 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
     section, config_class = recipe.training, trainer_class(recipe).config_class
     names = {key.name for key in dataclasses.fields(config_class)}
     own = {}
-    for part in (section, recipe.objective, recipe.selection, recipe.penalties):
-        own |= {key.name: getattr(part, key.name) for key in dataclasses.fields(part) if key.name in names}
+    for part in (section, recipe.objective, recipe.selection):
+        own |= {name: value for name, value in vars(part).items() if name in names}
     adversarial, pairs = recipe.objective.kind == "adversarial", recipe.kind == "translator"
     metric = own.pop("metric_for_best_model") or ("objective" if adversarial else "loss" if pairs else "accuracy")
     if not pairs:
@@ -101,17 +89,17 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
 
     base: the run that it is trained against, if its objective needs one. Raises what `run` raises.
     """
-    section, pairs = recipe.measure, recipe.kind == "translator"
+    section, pairs, main = recipe.measure, recipe.kind == "translator", state.is_main_process
     rows = {split: texts.rows(split) for split in ("train", "validation")}
     if base:
-        base.check_vocabulary(texts.tokenizer)
+        if load_tokenizer(base.folder).get_vocab() != texts.tokenizer.get_vocab():
+            raise RunError(f"objective.base={base.folder} knows other words: give both runs the same data")
         for split, part in rows.items():
             outputs = base.outputs(part)
             for name in ("attention", "probs"):
                 rows[split] = rows[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
-    if state.is_main_process:
-        for line in texts.remarks(rows):
-            print(line)
+    for line in texts.remarks(rows) if main else ():
+        print(line)
     measured = texts.measured if section.producers and not pairs else None
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, texts.loaded, texts.tokenizer)
@@ -120,44 +108,46 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
         measured = subject.rows(texts.drawn) if pairs else measured
         check(subject, measured, section.producers, options=section.options, trained=False)
     facts = _facts(recipe, texts, rows, state)
-    if state.is_main_process:
+    if main:
         data = {"revision": texts.loaded.revision, "fingerprint": {split: digest_data(part) for split, part in rows.items()}}
         note(folder, provenance={**origin(recipe.seed, state, data), "of": "training"})
     if recipe.objective.kind == "untrained":
-        if state.is_main_process:
+        if main:
             _keep(folder, model, texts.tokenizer, **facts, epochs=0.0)
-        state.wait_for_everyone()
-        return
-    trainer = make_trainer(recipe, model, texts.tokenizer, rows, arguments, base)
-    last = _last_checkpoint(arguments, state)
-    if base and last:
-        base.check_unchanged(folder)
-    elif base and state.is_main_process:
-        base.note(folder)
-    fit(trainer, last, folder, texts.tokenizer, facts, state)
+    else:
+        trainer = make_trainer(recipe, model, texts.tokenizer, rows, arguments, base)
+        last = _last_checkpoint(arguments, state)
+        if base and last:
+            base.check_unchanged(folder)
+        elif base and main:
+            note(folder, base=base.facts)
+        fit(trainer, last, folder, facts)
+    state.wait_for_everyone()
 
 
-def fit(trainer: Trainer, last: str | None, folder: Path, tokenizer, facts: dict, state: PartialState) -> None:
-    """Train to the end and keep the model in the folder, with the facts. Raises DivergedError; then nothing is kept."""
-    arguments, started = trainer.args, time.perf_counter()
+def fit(trainer: Trainer, last: str | None, folder: Path, facts: dict) -> None:
+    """Train to the end and keep the model in the folder, with the facts. Nothing is kept of one that diverges.
+
+    last: the checkpoint to go on from.
+    """
+    arguments, started, main = trainer.args, time.perf_counter(), trainer.is_world_process_zero()
     try:
         trainer.train(resume_from_checkpoint=last)
-    except DivergedError:
-        if state.is_main_process:  # from a checkpoint it would diverge again: the next call starts anew
+    except training.DivergedError:
+        if main:  # from a checkpoint it would diverge again: the next call starts anew
             shutil.rmtree(arguments.output_dir, ignore_errors=True)
         raise
-    if state.is_main_process:
+    if main:
         _keep(
             folder,
             trainer.trained_model(),
-            tokenizer,
+            trainer.processing_class,
             **facts,
             epochs=trainer.state.epoch,
             best={"metric": arguments.metric_for_best_model, "value": trainer.state.best_metric},
             training_seconds=round(time.perf_counter() - started, 1),
         )
         shutil.rmtree(arguments.output_dir)
-    state.wait_for_everyone()
 
 
 def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> dict:
@@ -178,8 +168,8 @@ def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: Partia
     dataset |= {name: getattr(loaded, name) for name in ("dropped", "empty", "empty_pair")}
     if loaded.about:
         dataset["about"] = loaded.about
-    truncated = {split: int(sum(part["truncated"])) for split, part in rows.items()}
-    return facts | {"truncated": truncated, **facts_of_tokenizer(recipe, texts.tokenizer)}
+    facts["truncated"] = {split: int(sum(part["truncated"])) for split, part in rows.items()}
+    return facts | (pretrained_facts(recipe, texts.tokenizer) if recipe.kind == "pretrained" else {})
 
 
 def make_trainer(
@@ -188,37 +178,28 @@ def make_trainer(
     """Return the trainer of a recipe for encoded splits, on the columns that it reads."""
     if recipe.objective.frozen:
         # all but the alignment: at the base's own attention the divergence is least and has no gradient to leave it by
-        weights = base.model.state_dict()
         alignment = {name: value for name, value in model.state_dict().items() if name.startswith("model.alignment.")}
-        model.load_state_dict({**weights, **alignment})
+        model.load_state_dict({**base.model.state_dict(), **alignment})
     if arguments.metric_for_best_model == "eval_accuracy" and recipe.training.metric_for_best_model is None:
-        if model.config.num_labels == 2:
-            arguments.metric_for_best_model = "eval_roc_auc"
+        arguments.metric_for_best_model = "eval_roc_auc" if model.config.num_labels == 2 else "eval_accuracy"
     columns, penalties = list(rows["train"].column_names), {}
     if recipe.kind != "translator":
-        used = [*COLUMNS]
-        if recipe.penalties.impermissible_mass or recipe.model.separate_impermissible:
-            used.append("impermissible")
-        columns = [name for name in used if name in columns]
+        apart = recipe.penalties.impermissible_mass or recipe.model.separate_impermissible
+        columns = [name for name in (*COLUMNS, *(["impermissible"] if apart else [])) if name in columns]
         penalties = {"penalties": penalties_of(recipe)} if recipe.penalties.taken else {}
-    return trainer_class(recipe)(
-        model,
-        arguments,
-        train_dataset=rows["train"].select_columns(columns),
-        eval_dataset=rows["validation"].select_columns(columns),
-        processing_class=tokenizer,
-        **penalties,
-    )
+    train, validation = (rows[split].select_columns(columns) for split in ("train", "validation"))
+    how = {"train_dataset": train, "eval_dataset": validation, "processing_class": tokenizer, **penalties}
+    return trainer_class(recipe)(model, arguments, **how)
 
 
-def penalties_of(recipe: Recipe) -> list[Penalty]:
+def penalties_of(recipe: Recipe) -> list[training.Penalty]:
     """Return the penalties whose weight is not 0."""
     section = recipe.penalties
     kinds = {
-        "impermissible_mass": (ImpermissibleMass, {"heads": section.impermissible_heads}),
-        "diversity": (Diversity, {}),
-        "word_tying": (WordTying, {"distance": section.word_tying_distance}),
-        "masked_language_model": (MaskedWords, {"share": section.masked_share}),
+        "impermissible_mass": (training.ImpermissibleMass, {"heads": section.impermissible_heads}),
+        "diversity": (training.Diversity, {}),
+        "word_tying": (training.WordTying, {"distance": section.word_tying_distance}),
+        "masked_language_model": (training.MaskedWords, {}),
     }
     return [kinds[name][0](weight, **kinds[name][1]) for name, weight in section.taken.items()]
 

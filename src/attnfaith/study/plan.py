@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from attnfaith import recipes, record
-from attnfaith.recipes import Recipe, RecipeError, library, section
+from attnfaith.recipes import Recipe, RecipeError, section
 from attnfaith.record import model_fields, objective_fields
 from attnfaith.support.errors import cut, excerpt
 from attnfaith.support.files import RECORD, STATE, read_object
@@ -103,7 +103,7 @@ def read_study(path: Path) -> dict:
         recipes.make_section(Study, study, "study")
         if study.get("analysis") is not None:
             own = path.parent / study["analysis"]
-            shipped = library.folder() / study["analysis"].removeprefix("recipes/")
+            shipped = recipes.folder() / study["analysis"].removeprefix("recipes/")
             study["analysis"] = str(shipped if shipped.is_file() and not own.is_file() else own)
         if not study["blocks"]:
             raise RecipeError("blocks is empty, so there is nothing to run; give a list of blocks with a recipe each")

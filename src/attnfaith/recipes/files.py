@@ -1,7 +1,8 @@
-"""Recipes as files: YAML read and written, overrides applied, plugins imported."""
+"""Recipes as files: found, read with overrides, and written; plugins imported."""
 
 import contextlib
 import dataclasses
+import difflib
 import importlib
 import os
 import re
@@ -12,11 +13,13 @@ from typing import Any
 
 import yaml
 
-from attnfaith.recipes.library import QUICKSTART, find
 from attnfaith.recipes.options import parse_overrides
 from attnfaith.recipes.recipe import Recipe
 from attnfaith.recipes.schema import RecipeError, make_section
 from attnfaith.support.errors import cut, excerpt
+
+
+QUICKSTART = "quickstart.yaml"
 
 
 class Loader(yaml.SafeLoader):
@@ -31,6 +34,30 @@ NUMBER = re.compile(r"^[-+]?((\d+\.\d*|\.\d+)([eE][-+]?\d+)?|\d+[eE][-+]?\d+)$")
 for _kind in (Loader, Dumper):
     _kind.add_implicit_resolver("tag:yaml.org,2002:float", NUMBER, list("-+0123456789."))
 Loader.add_constructor("tag:yaml.org,2002:timestamp", Loader.construct_yaml_str)
+
+
+def folder() -> Path:
+    """Return the folder of the shipped recipes: in the installed package, else at the top of the checkout."""
+    installed = Path(__file__).with_name("shipped")
+    return installed if installed.is_dir() else Path(__file__).parents[3] / "recipes"
+
+
+def find(path: str | Path, kind: str = "recipe") -> Path:
+    """Return the file of a recipe, a study (kind: for the message) or anything else that ships with them.
+
+    A path that exists is taken as it is; any other is looked for in `folder()`, "recipes/meister_2021/sst.yaml" and
+    "meister_2021/sst.yaml" alike. Raises RecipeError with near names where it is in neither place.
+    """
+    path = Path(path)
+    if os.path.exists(path):
+        return path
+    shipped, name = folder(), path.as_posix().removeprefix("recipes/")
+    files = {file.relative_to(shipped).as_posix(): file for file in sorted(shipped.rglob(f"*{path.suffix or '.yaml'}"))}
+    if name in files:
+        return files[name]
+    near = difflib.get_close_matches(name, files, 2)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"they lie in {shipped}"
+    raise RecipeError(f"no {kind} at {cut(str(path))}, nor of that name among those that come with attnfaith: {hint}")
 
 
 def read_text(path: Path, kind: str) -> str:
@@ -64,13 +91,13 @@ def load(
     Raises RecipeError for a file that is missing or not YAML, an unknown key, a wrong type, a plugin that is not found.
     """
     pairs = _pairs(overrides)
-    names = [(key, str(value)) for key, value in pairs if key in ("data.name", "data.path", "data.hub_id")]
-    if path is None and names:
-        key, name = names[-1]
+    places = [(key, str(value)) for key, value in pairs if key in ("data.name", "data.path", "data.hub_id")]
+    if path is None and places:
+        key, name = places[-1]
         if key == "data.path":  # reviews.csv.gz is reviews
             name = Path(name).resolve().name.partition(".")[0] or "own"
         name = re.sub(r"[^\w.-]+", "-", name)
-        recipe = _complete({"name": name, "output_dir": f"runs/{name}"}, pairs, "the recipe")
+        recipe = parse(dump_tree({"name": name, "output_dir": f"runs/{name}"}), pairs)
     else:
         path = find(QUICKSTART if path is None else path)
         recipe = parse(read_text(path, "recipe"), pairs, str(path))
@@ -88,21 +115,12 @@ def load(
 
 
 def parse(text: str, overrides: Sequence[str | tuple[str, Any]] = (), source: str = "the recipe") -> Recipe:
-    """Return a recipe from YAML text; see `load`."""
-    tree = read_value(text, source)
+    """Return a recipe from YAML text, with overrides; its note then calls it a variant of the noted recipe. See `load`."""
+    tree, pairs = read_value(text, source), _pairs(overrides)
     if not isinstance(tree, dict):
         raise RecipeError(f"{source} must hold keys and values, such as 'name: quickstart'")
-    return _complete(tree, _pairs(overrides), source)
-
-
-def _pairs(overrides: Sequence[str | tuple[str, Any]]) -> list[tuple[str, Any]]:
-    return list(overrides) if all(isinstance(pair, tuple) for pair in overrides) else parse_overrides(overrides)
-
-
-def _complete(tree: dict, overrides: Sequence[tuple[str, Any]], source: str) -> Recipe:
-    """Return the recipe with overrides, whose note then calls it a variant of the noted recipe."""
-    keys = list(dict.fromkeys(key for key, _ in overrides))
-    for key, value in overrides:
+    keys = list(dict.fromkeys(key for key, _ in pairs))
+    for key, value in pairs:
         *path, last = key.split(".")
         part = tree
         for name in path:
@@ -116,6 +134,10 @@ def _complete(tree: dict, overrides: Sequence[tuple[str, Any]], source: str) -> 
         tree["note"] = f"A variant of a recipe, with another {changed}. The recipe itself says: {tree['note']}"
     with named(f"{source} with --{cut(', --'.join(keys))}" if keys else source):
         return build(tree)
+
+
+def _pairs(overrides: Sequence[str | tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return list(overrides) if all(isinstance(pair, tuple) for pair in overrides) else parse_overrides(overrides)
 
 
 @contextlib.contextmanager
@@ -134,7 +156,12 @@ def build(tree: Mapping) -> Recipe:
 
 def dump(recipe: Recipe) -> str:
     """Return the recipe as YAML, complete: every default is written out."""
-    return yaml.dump(dataclasses.asdict(recipe), Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    return dump_tree(dataclasses.asdict(recipe))
+
+
+def dump_tree(tree: Mapping) -> str:
+    """Return nested dictionaries as YAML that `read_value` reads back."""
+    return yaml.dump(tree, Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
 def differences(recipe: Recipe, other: Recipe) -> list[str]:
