@@ -29,7 +29,7 @@ def family(tmp_path_factory):
     objective = {"kind": "adversarial", "base": str(root / "base"), "weight": 2.0}
     parts = {
         "base": {},
-        "adversary": {"objective": objective, "training": training | {"learning_rate": 0.05}},
+        "adversary": {"objective": objective, "training": training | {"learning_rate": 0.05, "num_train_epochs": 8}},
         "guided": {"model": mlp, "objective": {"kind": "guided", "base": str(root / "base")}},
         "guided_by_adversary": {"model": mlp, "objective": {"kind": "guided", "base": str(root / "adversary")}},
     }
