@@ -29,8 +29,8 @@ import pandas as pd
 from attnfaith.record import Identity
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.reporting.cells import CELL, Cell
-from attnfaith.reporting.html import Grid
-from attnfaith.reporting.style import PALETTE, own_style, titled_figure
+from attnfaith.reporting.charts import PALETTE, own_style, titled_figure
+from attnfaith.reporting.tables import Grid
 from attnfaith.stats import LEVEL, Estimate, over_seeds_of_texts
 from attnfaith.support.errors import counted
 
@@ -279,7 +279,7 @@ def interval_figure(
     labels = list(dict.fromkeys(label for _, part in parts for label in part["label"]))
     names = list(dict.fromkeys(name for _, part in parts for name in part["series"]))
     width, height = 3.4 + max(5.0, 2.1 * len(parts)), 1.6 + len(labels) * max(0.3, 0.08 * len(names))
-    figure = titled_figure(title, None, width, height, subject=subject, count=count)
+    figure = titled_figure(title, subject, count, width, height)
     axes = figure.subplots(1, len(parts), sharex=True, sharey=True, squeeze=False)[0]
     styles = {name: (PALETTE[place % len(PALETTE)], "oDs^vPX"[place % 7]) for place, name in enumerate(names)}
     for panel, (head, part) in zip(axes, parts, strict=True):

@@ -148,17 +148,7 @@ def tiny_recipe(tmp_path):
 
 @pytest.fixture
 def quick_figures(monkeypatch):
-    """Reports with one small empty picture in place of the two largest, for tests of pages: the others are real files."""
-    from tests.figures import REPORT, one_small_figure
+    """Reports and studies whose figures have no pixels. That all can be saved is what tests of reports have."""
+    from tests.figures import SAVE, without_pixels
 
-    monkeypatch.setattr(REPORT, one_small_figure())
-
-
-@pytest.fixture
-def quick_report(quick_figures, monkeypatch):
-    """The same, for tests of whole runs: the others are drawn and laid out too, and their files hold an empty picture. That
-    all can be saved is what tests of reports have.
-    """
-    from tests.figures import without_pixels
-
-    monkeypatch.setattr("attnfaith.reporting.style._rendered", without_pixels)
+    monkeypatch.setattr(SAVE, without_pixels)

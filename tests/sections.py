@@ -7,8 +7,10 @@ import pytest
 from attnfaith import record as records
 from attnfaith.interventions.erasure import RANKINGS
 from attnfaith.measurement.registry import find
-from attnfaith.reporting import render, sections
+from attnfaith.reporting import sections
 from attnfaith.reporting.cells import CELL, Cell, one_cell
+from attnfaith.reporting.charts import draw as draw_chart
+from attnfaith.reporting.spec import chart_of, summary
 from tests.records import build, draw
 
 
@@ -192,7 +194,7 @@ def ten_tokens(falls):
 
 def whole(section, cell):
     """The section's rows of `summary`, by quantity."""
-    return render.summary([cell], [section]).set_index("quantity")
+    return summary([cell], [section]).set_index("quantity")
 
 
 def check_section(section, cell):
@@ -214,12 +216,12 @@ def check_section(section, cell):
         assert (row["n"], row["n_undefined"]) == ((~np.isnan(values)).sum(), np.isnan(values).sum())
         assert np.isnan(row["mean"]) if np.isnan(values).all() else row["mean"] == pytest.approx(np.nanmean(values))
         assert "{" not in section.quantity(name).label
-    grids = render.grids(section, frames, [cell])
+    grids = section.grids(frames, [cell])
     assert all(len(row) == len(grid.columns) and "nan" not in row for grid in grids for row in grid.rows)
-    assert all(sentence and "nan" not in sentence and "{" not in sentence for sentence in render.sentences(section, cell))
-    if section.figure and section.figure.when(cell):
-        assert section.figure.draw(cell).axes and all(section.figure.words(cell))
+    assert all(sentence and "nan" not in sentence and "{" not in sentence for sentence in section.sentences(cell))
+    chart = chart_of(cell, section)
+    assert chart is None or (draw_chart(chart, "a model", len(cell)).axes and "nan" not in chart.words)
     left = set(cell.table.column_names) - {*section.needs, *section.one_of}
     without = Cell(cell.identity, cell.table.select([name for name in cell.table.column_names if name in left]))
-    assert render.frames(section, [without]) == {} and render.sentences(section, without) == []
+    assert section.frames([without]) == {} and section.sentences(without) == []
     assert section.numbers(without) == {} and section not in sections.of_cell(without)

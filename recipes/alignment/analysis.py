@@ -11,9 +11,7 @@ import pandas as pd
 from attnfaith.record import UNKNOWN_SEED
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import CELL, Cell
-from attnfaith.reporting.links import ATTENTION, NONE, POSITIONS, readings
-from attnfaith.reporting.render import frame
-from attnfaith.reporting.sections.alignment import ANY, BY_LAYER, SECTION, WHOLE
+from attnfaith.reporting.sections.alignment import ANY, ATTENTION, BY_LAYER, NONE, POSITIONS, SECTION, WHOLE, readings
 
 from ..shared import join_published, kinds, over_seeds, page_parts, read_published
 
@@ -42,7 +40,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     cells = [cell for cell in cells if SECTION.applies(cell)]
     if not cells:
         return Analysis()
-    chosen = frame(WHOLE, cells)
+    chosen = WHOLE.frame(cells)
     published = published[published["dataset"].isin(set(chosen["dataset"]))]
     results = {
         "carried_over": carried_over(cells),
@@ -70,7 +68,7 @@ def by_layer(cells: Sequence[Cell]) -> pd.DataFrame:
 
 def _layers(cells: Sequence[Cell]) -> pd.DataFrame:
     """The rows of the table of layers that are no single head's, of measures with layers or rows."""
-    table = frame(BY_LAYER, cells)
+    table = BY_LAYER.frame(cells)
     return table[(table["head"] == NONE)]
 
 
@@ -115,7 +113,7 @@ def beside_translation(cells: Sequence[Cell]) -> pd.DataFrame:
     rows = []
     for cell in cells:
         scores = cell.settings.get("run", {}).get("translation") or {}
-        rates = frame(WHOLE, [cell]).set_index("measure")["error_rate"]
+        rates = WHOLE.frame([cell]).set_index("measure")["error_rate"]
         row = {name: scores.get(name) for name in ("bleu", "chrf", "word_accuracy")}
         row |= {"translated": scores.get("pairs", 0), "n": len(cell)}
         rows.append(cell.heading | row | {"error_rate": rates.get(ANY), "attention_error_rate": rates.get(ATTENTION)})

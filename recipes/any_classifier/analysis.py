@@ -13,10 +13,8 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.erasure_curves import aopc, comprehensiveness, sufficiency
 from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
-from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.explanation_tests import measures
+from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.sections import changes, identifiability, performance, saliency
-from attnfaith.reporting.spec import per_cell
 from attnfaith.stats import holm
 
 from ..shared import (
@@ -157,7 +155,7 @@ def per_text(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
     results, whole = {}, cell.column("rationale_erasure_whole_prob")
     for end, falls in (("removed", comprehensiveness), ("kept", sufficiency)):
         probs = cell.stacked(f"rationale_erasure_{end}_probs")
-        named = dict(zip(measures(cell), np.moveaxis(probs, 1, 0), strict=True))
+        named = dict(zip(saliency.measures(cell), np.moveaxis(probs, 1, 0), strict=True))
         results[f"aopc_{end}"] = {name: aopc(falls(whole, numbers)) for name, numbers in named.items()}
         if cell.probs.shape[1] == 2:
             results[f"accuracy_{end}"] = {name: _accuracy(cell, numbers) for name, numbers in named.items()}

@@ -12,11 +12,9 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from attnfaith import record as records
-from attnfaith.reporting import explanation_tests
 from attnfaith.reporting.analysis import Analysis, Settings
-from attnfaith.reporting.cells import PREFIX, Cell
+from attnfaith.reporting.cells import PREFIX, Cell, per_cell
 from attnfaith.reporting.sections import saliency
-from attnfaith.reporting.spec import per_cell
 
 from ..any_classifier import analysis as any_classifier
 from ..shared import KIND, kinds, page_parts
@@ -47,8 +45,8 @@ PAGES = {
 
 @per_cell
 def per_text(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
-    """The results {test: {measure: [N]}} of `explanation_tests.scores`, of the tests that are looked at here."""
-    return {test: results for test, results in explanation_tests.scores(cell).items() if test in SHOWN_TESTS}
+    """The results {test: {measure: [N]}} of `saliency.scores`, of the tests that are looked at here."""
+    return {test: results for test, results in saliency.scores(cell).items() if test in SHOWN_TESTS}
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
@@ -56,7 +54,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     cells = [cell for cell in cells if saliency.SECTION.applies(cell)]
     if not cells:
         return Analysis()
-    better = {name: test.better for name, test in explanation_tests.TESTS.items()}
+    better = {name: test.better for name, test in saliency.TESTS.items()}
     measures = any_classifier.ranking(kinds(cells), per_text, better)
     results = {"saliency_ranking": measures, "saliency_twins": twins(measures), "saliency_completeness": completeness(cells)}
     whole = measures[measures["measure"].isin(SHOWN) & ~measures["objective"].str.contains("erased")]

@@ -13,10 +13,8 @@ import numpy as np
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import total_variation_distance
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
-from attnfaith.reporting import explanation_tests
-from attnfaith.reporting.cells import PREFIX, Cell, measure_label
-from attnfaith.reporting.sections import adversary, attention, changes, erasure, identifiability
-from attnfaith.reporting.spec import per_cell
+from attnfaith.reporting.cells import PREFIX, Cell, measure_label, per_cell
+from attnfaith.reporting.sections import adversary, attention, changes, erasure, identifiability, saliency
 
 from ..shared import Twins
 
@@ -79,7 +77,7 @@ def over_random(test: str) -> Callable[[Cell], np.ndarray]:
 
 @per_cell
 def _erased(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
-    return explanation_tests.scores(cell, ("attention", "random"))
+    return saliency.scores(cell, ("attention", "random"))
 
 
 def impermissible_weight(cell: Cell) -> np.ndarray:
@@ -129,7 +127,7 @@ def of_largest(name: str) -> Callable[[Cell], np.ndarray]:
     return lambda cell: erasure.single_weight(cell, "attention")[name]
 
 
-ERASED = explanation_tests.NEEDS
+ERASED = saliency.NEEDS
 ADVERSARY = tuple(f"adversary_exact_{name}" for name in ("epsilon", "jsd", "bound", "one_token", "certainty"))
 ERASURE = ("erasure_probs", "erasure_gradient", "erasure_order")
 GROUPS = ("group_mass_names", "group_mass", "group_mass_tokens")
@@ -192,7 +190,7 @@ def tests_of(cell: Cell) -> dict[str, AttentionTest]:
     columns = set(cell.table.column_names)
     tests = {name: test for measure in cell.measures if measure not in NO_TEST for name, test in of_measure(measure).items()}
     tests |= {name: test for name, test in TESTS.items() if set(test.needs) <= columns}
-    erased = set(ERASED) <= columns and {"attention", "random"} <= set(explanation_tests.measures(cell))
+    erased = set(ERASED) <= columns and {"attention", "random"} <= set(saliency.measures(cell))
     return {name: test for name, test in tests.items() if erased or test.needs != ERASED}
 
 

@@ -17,9 +17,8 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
-from attnfaith.reporting.cells import Cell, measure_label
+from attnfaith.reporting.cells import Cell, measure_label, per_cell
 from attnfaith.reporting.sections import performance
-from attnfaith.reporting.spec import per_cell
 
 from ..shared import Models, Number, Twins, answer, heading, kinds, page_parts, paired, summary, values
 

@@ -21,7 +21,7 @@ from attnfaith.api.texts import read_texts
 from attnfaith.loading import open_subject
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import name_class
-from attnfaith.reporting.page.page import render_page
+from attnfaith.reporting.page import render_page
 from attnfaith.subjects.translator import SequenceSubject
 from attnfaith.support.errors import AttnfaithError, excerpt
 from attnfaith.support.escaping import html
@@ -129,7 +129,7 @@ def framed(record: Record) -> str:
     """Return the report's page of a record, without figures, in a frame whose scripts reach neither this page nor its
     origin, cookies or windows.
     """
-    page = render_page(record.cells, sections.frames(record.cells), [()], title=TITLE, facts={}, n_examples=1)
+    page = render_page(record.cells, sections.frames(record.cells), title=TITLE, facts={}, n_examples=1)
     return f'<iframe class="space-frame" title="Report" sandbox="allow-scripts" srcdoc="{html(page)}"></iframe>'
 
 

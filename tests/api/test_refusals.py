@@ -116,7 +116,7 @@ def test_models_that_cannot_be_measured(make, more, kind, message, idle, tmp_pat
 
 
 @pytest.mark.slow
-def test_pairs_and_documents(model, tmp_path, quick_report):
+def test_pairs_and_documents(model, tmp_path, quick_figures):
     pairs = attnfaith.measure(**model(pair=True), texts=[("the old ship", "a ship"), ("the", "")], progress=False)
     assert pairs.table.column("query_tokens").to_pylist() == [["a", "ship"], []]
     assert "second text" in pairs._repr_html_() + str(pairs.show(0)) and "no words" in pairs.show(1)._repr_html_()

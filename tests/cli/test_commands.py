@@ -25,7 +25,7 @@ TRAIN = ["train", "--config", "tiny.yaml"]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch, quick_report):
+def folder(tmp_path, monkeypatch, quick_figures):
     """The current folder, with tiny.yaml; no data root, cache or Hub of the user's."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ATTNFAITH_DATA", raising=False)

@@ -25,7 +25,7 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path, monkeypatch, quick_report):
+def _in_a_folder_of_its_own(tmp_path, monkeypatch, quick_figures):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ATTNFAITH_TRACEBACK", raising=False)
     pd.DataFrame({"review": TEXTS, "stars": ["good", "good", "bad", "good", "bad", "bad"]}).to_csv("mine.csv", index=False)

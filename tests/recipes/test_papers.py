@@ -9,8 +9,8 @@ from sklearn.metrics import roc_auc_score
 
 from attnfaith import record as records
 from attnfaith.recipes import folder as shipped
-from attnfaith.reporting import leakage
 from attnfaith.reporting.cells import Cell, split_cells
+from attnfaith.reporting.sections.selection import PERMUTATIONS
 from attnfaith.stats import holm, over_seeds_and_texts
 from attnfaith.verdict import DO_NOT_SHOW, MAY_SHOW, OUTCOMES, Losses
 from recipes.alignment.analysis import carried_over
@@ -351,7 +351,7 @@ def test_rationales_other_kinds_of_texts_do_not_change_what_stands():
     """With the least p-value of 999 permutations, six models of five seeds can be told; so they can beside other kinds."""
     kinds = [{"dataset": "planted_evidence", "evidence": kind, "of": of} for kind in "ab" for of in ("label", "class")]
     rows = pd.DataFrame([kind for kind in kinds for _ in range(6)] + [{"dataset": "sst", "of": "label"}] * 6)
-    p_values = np.where(np.arange(len(rows)) < 6, 1 / (1 + leakage.PERMUTATIONS), 0.5)
+    p_values = np.where(np.arange(len(rows)) < 6, 1 / (1 + PERMUTATIONS), 0.5)
     tests = pd.DataFrame([(row, p) for row, p in enumerate(p_values) for _ in SEEDS], columns=["row", "p_value"])
     tests.loc[len(tests) - 1, "p_value"] = NAN
     assert rationales.tests_that_stand(rows, tests).tolist() == [5] * 6 + [0] * (len(rows) - 6)

@@ -16,8 +16,7 @@ from attnfaith import (
 )
 from attnfaith.data.registry import entry_of
 from attnfaith.measurement import registry
-from attnfaith.reporting.analysis import Analysis
-from attnfaith.reporting.study import analyse
+from attnfaith.reporting.analysis import Analysis, analyse
 from attnfaith.study.command import prepare
 from attnfaith.study.plan import read_study
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
-from attnfaith.reporting import render, sections
+from attnfaith.reporting import sections
 from attnfaith.reporting.cards import card_numbers
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.sections import adversary
@@ -97,6 +97,6 @@ def test_one_way_alone(measure):
     cell = cell_with(measure)
     way = f"{measure}_0.01"
     assert way in whole(adversary.SECTION, cell).index and "adversary_search_0.01_reached" not in adversary.per_text(cell)
-    first, *_ = render.sentences(adversary.SECTION, cell)
+    first, *_ = adversary.SECTION.sentences(cell)
     assert f"{np.nanmean(adversary.per_text(cell)[way]):.3f} (95 %" in first
     check_section(adversary.SECTION, cell)

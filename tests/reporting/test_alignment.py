@@ -11,10 +11,9 @@ from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignm
 from attnfaith.metrics.extraction import RULES, halves
 from attnfaith.reporting import write_report
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.links import FIXED, POSITIONS, Place, Reading, at, columns, reading_of, readings, weights
 from attnfaith.reporting.pairs import MOST_WORDS, extreme_pairs, page_reading, pair
-from attnfaith.reporting.render import frame, sentences
 from attnfaith.reporting.sections import alignment, translation
+from attnfaith.reporting.sections.alignment import POSITIONS, Reading, at, columns, readings, weights
 from attnfaith.reporting.seed_tables import overview
 from attnfaith.reporting.view import PairView
 from tests.sections import check_section, whole
@@ -33,11 +32,6 @@ def table():
 @pytest.fixture(scope="module")
 def cell(table):
     return one_cell(table)
-
-
-@pytest.fixture
-def without_figures(monkeypatch):
-    monkeypatch.setattr("attnfaith.reporting.page.report.figures", lambda cell: iter(()))
 
 
 # ---------- readings
@@ -66,15 +60,15 @@ def test_places_and_rules_of_every_measure(cell):
     }
     assert len(result.places()) == len(result.readings) - 1  # all but positions
     stored = records.rows(cell.table, "alignment_attention")[3][1, 0, 1]
-    np.testing.assert_array_equal(at(cell, Place("attention", 1, 0, 1), 3), stored)
-    np.testing.assert_array_equal(weights(cell.table, "absolute_occlusion")[2], np.abs(weights(cell.table, "occlusion")[2]))
+    np.testing.assert_array_equal(at(cell, Reading("attention", 1, 0, 1), 3), stored)
+    np.testing.assert_array_equal(weights(cell, "absolute_occlusion")[2], np.abs(weights(cell, "occlusion")[2]))
 
 
-@pytest.mark.parametrize("place", [Place("attention", 1, 0, 1), Place("norm", 0, None, 0), Place("occlusion")])
+@pytest.mark.parametrize("place", [Reading("attention", 1, 0, 1), Reading("norm", 0, None, 0), Reading("occlusion")])
 def test_counts_are_those_of_the_metric_on_files(cell, place):
     links, gold = as_files([at(cell, place, row) for row in range(PAIRS)], cell.rows("gold_links"))
     result, everything = readings(cell), np.ones(PAIRS, bool)
-    number = result.readings.index(Reading(place, FIXED))
+    number = result.readings.index(place)
     np.testing.assert_array_equal(result.counts[:, number], link_counts(links, gold))
     expected = alignment_results(links, gold)
     names = ("alignment_error_rate", "precision", "recall")
@@ -88,13 +82,13 @@ def test_a_reading_that_is_chosen_on_one_half_is_judged_on_the_other():
     heads = [np.stack([right, wrong] if first else [wrong, right])[None, :, None].repeat(2, 2) for first in chooses]
     gold, measures = [np.array([[2, 0, 0], [0, 2, 0]])] * 20, {"alignment_attention": [np.float32(row) for row in heads]}
     cell = one_cell(build([(["a", "b", "c"], ["d", "e"])] * 20, links=gold, measures=measures))
-    row = frame(alignment.WHOLE, [cell]).set_index("measure").loc["any_measure"]
+    row = alignment.WHOLE.frame([cell]).set_index("measure").loc["any_measure"]
     assert (row["layer"], row["head"], row["row"], row["rule"]) == ("0", "0", "predicting", "target argmax")
     assert (row["error_rate_chosen_on"], row["error_rate"], row["error_rate_least"]) == (0, 1, 0)
     assert (row["n"], row["n_chosen_on"], row["readings"]) == (10, 10, 4 * 14)
     rates = alignment.SECTION.numbers(cell)["alignment_error_attention"]
     assert np.isnan(rates[chooses]).all() and (rates[~chooses] == 1).all()
-    text = " ".join(sentences(alignment.SECTION, cell))
+    text = " ".join(alignment.SECTION.sentences(cell))
     assert "one half of the sentence pairs, 0.000; on the other 10 it is 1.000" in text
 
 
@@ -103,15 +97,15 @@ def test_a_reading_that_is_chosen_on_one_half_is_judged_on_the_other():
 
 def test_tables_by_layer_and_of_every_reading(cell):
     result, everything = readings(cell), np.ones(PAIRS, bool)
-    chosen = frame(alignment.WHOLE, [cell]).set_index("measure")
+    chosen = alignment.WHOLE.frame([cell]).set_index("measure")
     row = chosen.loc["attention"]
     assert (row["layer"], row["head"], row["row"], row["error_rate"]) == ("1", "0", "input", 0)
     assert chosen.loc["any_measure", "of"] == "attention" and chosen.loc[POSITIONS, "error_rate"] > 0.5
-    by_layer = frame(alignment.BY_LAYER, [cell]).set_index(["measure", "layer", "head", "row"])
-    number = result.readings.index(Reading(Place("attention_mean", 1, None, 0), FIXED))
+    by_layer = alignment.BY_LAYER.frame([cell]).set_index(["measure", "layer", "head", "row"])
+    number = result.readings.index(Reading("attention_mean", 1, None, 0))
     assert by_layer.loc[("attention_mean", "1", "none", "predicting"), "error_rate"] == result.scores(everything)[number][0]
     assert len(by_layer.loc["attention"]) == 8 and (by_layer["n"] == PAIRS).all()
-    everywhere = frame(alignment.READINGS, [cell])
+    everywhere = alignment.READINGS.frame([cell])
     assert len(everywhere) == len(result.readings) and everywhere["chosen"].sum() == len(result.measures)
 
 
@@ -130,12 +124,12 @@ def test_marker_mass_and_the_pairs_of_a_record(cell):
     assert means["source_words"] == pytest.approx(cell.lengths.mean())
 
 
-def test_without_a_measure_or_a_second_pair_nothing_is_judged(tmp_path, without_figures):
+def test_without_a_measure_or_a_second_pair_nothing_is_judged(tmp_path):
     bare = one_cell(build([(["a"], ["b"])] * 3, links=[np.array([[2]])] * 3))
     assert columns(bare) == {} and readings(bare).chosen() is None
-    assert "No reading could be chosen" in sentences(alignment.SECTION, bare)[0]
+    assert "No reading could be chosen" in alignment.SECTION.sentences(bare)[0]
     assert "Nothing was measured that could be shown." in write_report(bare.table, tmp_path / "report").read_text()
-    table = frame(alignment.WHOLE, [one_cell(aligned(1))])
+    table = alignment.WHOLE.frame([one_cell(aligned(1))])
     assert (table["n"] == 0).all() and table["error_rate"].isna().all() and table["error_rate_chosen_on"].notna().all()
 
 
@@ -145,38 +139,38 @@ def test_without_a_measure_or_a_second_pair_nothing_is_judged(tmp_path, without_
 def test_a_pair_as_the_page_shows_it(cell):
     reading, links = page_reading(cell), cell.rows("gold_links")[0]
     shown = pair(cell, 0, reading)
-    assert reading.place == Place("attention", 1, 0, 1)
-    np.testing.assert_array_equal(shown.gold, links)
-    np.testing.assert_array_equal(shown.read, links > 0)  # the head follows gold
-    assert shown.error == "0.00" and shown.probabilities[0] == 0.5
+    assert (reading.measure, reading.layer, reading.head, reading.row) == ("attention", 1, 0, 1)
+    kinds, read = ([[cell[place] for cell in line] for *_, line in shown["lines"]] for place in (1, 3))
+    assert kinds == [[{2: "sure", 1: "possible", 0: ""}[kind] for kind in row] for row in links.tolist()]
+    assert read == (links > 0).tolist(), "the head follows gold"
+    assert shown["error"] == "0.00" and shown["lines"][0][1] == 0.5
     rates, means = overview([cell, one_cell(aligned(PAIRS, seed=1))])
     assert "attention mean" in rates.formatted("text") and "marker mass" in means.formatted("text")
     groups = dict(extreme_pairs(cell, 3))
     rows = [row for group in groups.values() for row in group]
     assert list(groups) == ["Lowest error rate", "Highest error rate"] and len(set(rows)) == 6
     assert not readings(cell).chooses[rows].any(), "pairs that the reading was not chosen on"
-    words = shown.words(0, int(links[0].argmax()))
+    words = shown["lines"][0][2][int(links[0].argmax())][2]
     assert words.startswith("we – ") and words.endswith("link in gold; read as a link")
     long = [f"w{number}" for number in range(MOST_WORDS + 5)]
     values = np.random.default_rng(0).random((2, len(long))).astype(np.float32)
     cell = one_cell(build([(long, ["x", "y"])], measures={"alignment_occlusion": [values]}))
     shown = pair(cell, 0, page_reading(cell))
-    assert len(shown.source) == len(shown.scores[0]) == MOST_WORDS and shown.sizes == (MOST_WORDS + 5, 2)
+    assert len(shown["source"]) == len(shown["lines"][0][2]) == MOST_WORDS and shown["sizes"] == (MOST_WORDS + 5, 2)
 
 
-def test_without_gold_links_pairs_are_shown_and_nothing_is_judged(tmp_path, without_figures):
+def test_without_gold_links_pairs_are_shown_and_nothing_is_judged(tmp_path):
     table = aligned(5).drop_columns(["gold_links"])
     cell = one_cell(table)
     assert not alignment.SECTION.applies(cell)
-    assert page_reading(cell) == Reading(Place("attention_mean", 2, None, 0), FIXED)
-    assert reading_of(cell, "attention") == Reading(Place("attention", 2, 0, 0), FIXED)
+    assert page_reading(cell) == Reading("attention_mean", 2, None, 0)
     assert extreme_pairs(cell, 2) == [("First pairs", [0, 1])]
     page = write_report(table, tmp_path / "report").read_text()
     assert "First pairs" in page and "Framed" not in page and "Alignment error rate" not in page
     assert "attention mean, layer 2, the row that predicts the word" in page and "gold" not in str(PairView.of(table))
 
 
-def test_text_is_escaped(tmp_path, without_figures):
+def test_text_is_escaped(tmp_path):
     words = '<script>alert("x")</script>\x1b[31m'
     gold, values = [np.array([[2]])] * 3, [np.array([[0.5]], np.float32)] * 3
     table = build([([words], [words])] * 3, links=gold, measures={"alignment_occlusion": values})

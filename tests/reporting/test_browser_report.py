@@ -14,8 +14,8 @@ from attnfaith.interventions.targets import softmax
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.heatmap import visible
-from attnfaith.reporting.html import Picture, script
-from attnfaith.reporting.page.page import render_page
+from attnfaith.reporting.html import script
+from attnfaith.reporting.page import render_page
 from tests.affine_records import drawn_cell
 from tests.browsers import IN_A_BROWSER, fits
 from tests.records import build, draw
@@ -25,14 +25,10 @@ from tests.sections import SIX, ten_tokens
 
 pytestmark = IN_A_BROWSER
 COUNT, LONG = 60, 5  # a row of the record with many tokens
-PIXEL = (
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 
 
 def html_of(*cells, title="texts"):
-    picture = Picture(PIXEL, "one pixel", "a figure", "figures/one", "agreement")
-    return render_page(cells, sections.frames(cells), [[picture] for _ in cells], title=title, facts={})
+    return render_page(cells, sections.frames(cells), title=title, facts={}, files=True)
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,8 @@ from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
 from attnfaith.recipes.schema import PENALTIES
 from attnfaith.reporting import cards
-from attnfaith.reporting.cards import model as model_cards
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.chart import measures_chart
-from attnfaith.reporting.sections.agreement import agreement_table
+from attnfaith.reporting.sections.agreement import agreement_table, measures_chart
 from attnfaith.reporting.sections.changes import changes
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.support.escaping import markdown
@@ -165,12 +163,12 @@ def test_inputs_that_are_refused(table):
 
 
 def test_every_data_set_and_measure_is_cited():
-    assert set(model_cards.CITED["datasets"]) == set(DATASETS)
-    assert {key for kind in model_cards.CITED.values() for keys in kind.values() for key in keys} <= set(model_cards.BIBTEX)
-    assert set(model_cards.CITED["producers"]) <= set(names())
-    assert set(model_cards.CITED["projections"]) <= set(PROJECTIONS) | set(THRESHOLDS)
-    assert set(model_cards.CITED["penalties"]) == set(PENALTIES) == set(model_cards.PENALTIES)
-    assert set(model_cards.CITED["encoders"]) <= set(ENCODERS)
+    assert set(cards.CITED["datasets"]) == set(DATASETS)
+    assert {key for kind in cards.CITED.values() for keys in kind.values() for key in keys} <= set(cards.BIBTEX)
+    assert set(cards.CITED["producers"]) <= set(names())
+    assert set(cards.CITED["projections"]) <= set(PROJECTIONS) | set(THRESHOLDS)
+    assert set(cards.CITED["penalties"]) == set(PENALTIES) == set(cards.PENALTIES)
+    assert set(cards.CITED["encoders"]) <= set(ENCODERS)
 
 
 def test_training_to_deceive_is_named_and_cited():

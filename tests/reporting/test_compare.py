@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting.compare import compare
-from attnfaith.reporting.errors import ReportError
-from attnfaith.reporting.page.comparison import comparison_page, sentences
+from attnfaith.reporting.cells import ReportError
+from attnfaith.reporting.compare import compare, comparison_page, sentences
 from attnfaith.stats import holm
 from tests.records import build, draw
 

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.page.explorer import SAMPLE_SEED, explorer
+from attnfaith.reporting.page import SAMPLE_SEED, explorer
 from tests.affine_records import drawn_cell
 from tests.records import build
 from tests.reporting.test_page import Page

@@ -5,36 +5,45 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.figures import binned
-from attnfaith.reporting.sections import agreement, attention, changes, figures
-from tests.records import build, draw
+from attnfaith.reporting import sections
+from attnfaith.reporting.cells import describe, one_cell
+from attnfaith.reporting.charts import ATTENTION, INK, binned, draw, text_chart
+from attnfaith.reporting.sections import changes
+from attnfaith.reporting.spec import chart_of
+from attnfaith.stats import interval_of
+from tests import records
+from tests.records import build
 from tests.sections import with_permutations
 
 
-KINDS = ("png", "svg", "pdf")
-
-
-def figures_of(record):
-    """Every figure of the record's only cell, by name."""
+def charts_of(record):
+    """Every chart of the record's only cell, by name."""
     cell = one_cell(record)
-    return {drawing.name: drawing.draw(cell) for _, drawing in figures(cell)}
+    charts = [chart_of(cell, section) for section in sections.of_cell(cell)]
+    return {chart.name: chart for chart in charts if chart}
 
 
-def labels_of(figure):
-    return [label.get_text() for label in figure.axes[0].get_yticklabels()]
+def test_a_row_has_the_mean_its_interval_and_the_texts():
+    values = np.array([0.0, 0.1, 0.45, 0.9, 1.3, np.nan])
+    chart = text_chart("name", "title", "axis", {"attention": values, "other": values[:2], "none": values[-1:]})
+    first, second = chart.bars
+    assert first.marks == ((np.nanmean(values), ATTENTION),) and (first.low, first.high) == interval_of(values[:5])
+    assert second.marks == ((0.05, INK),) and "other 0.05" in chart.words
+    places = np.flatnonzero(first.shares)
+    assert places.tolist() == [0, 4, 18, 36, 39] and sum(first.shares) == pytest.approx(1), "1.3 stands at the end"
+    figure = draw(chart, "a model", 6)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["attention", "other"]
 
 
 def test_lines_of_dispersion_and_agreement():
-    scores = {"gradient": [1, 2, 3, 4], "leave_one_out": [1, 2, 4, 3]}
-    table = build([{"attention": [0.1, 0.2, 0.3, 0.4], **scores}] * 3, measures=("gradient", "leave_one_out"))
-    assert list(agreement.taus(one_cell(table))["leave-one-out"]) == pytest.approx([4 / 6] * 3)
-    drawn = figures_of(table)
-    assert labels_of(drawn["tau_by_measure"]) == ["gradient", "leave-one-out", "gradient–leave-one-out"]
-    assert labels_of(drawn["dispersion_by_scores"]) == ["attention", "gradient", "leave-one-out"]
-    entropies = attention.entropies(one_cell(table))
-    dots = [line.get_xdata()[0] for line in drawn["dispersion_by_scores"].axes[0].lines if line.get_marker() == "o"]
-    np.testing.assert_allclose(dots, [numbers.mean() for numbers in entropies.values()])
+    scores = {"gradient": [1, 2, 3, 4], "leave_one_out": [1, 2, 4, 3], "norm": [4, 1, 3, 2]}
+    texts = [{"attention": np.array(weights) / 10, **scores} for weights in ([1, 2, 3, 4], [4, 3, 2, 1], [1, 2, 3, 4])]
+    charts = charts_of(build(texts, measures=tuple(scores)))
+    assert [bar.label for bar in charts["tau_by_measure"].bars] == ["gradient", "leave-one-out", "norm"]
+    assert [bar.marks[0][0] for bar in charts["tau_by_measure"].bars][:2] == pytest.approx([1 / 3, 4 / 18])
+    assert [bar.label for bar in charts["dispersion_by_scores"].bars] == ["attention", "gradient", "leave-one-out", "norm"]
+    alike = charts_of(build([{"attention": [0.1, 0.9], "gradient": [1, 2]}] * 2, measures=("gradient",)))
+    assert "tau_by_measure" not in alike, "a measure that orders every text as attention does is not drawn"
 
 
 def test_bins_hold_every_text_that_has_a_size():
@@ -45,10 +54,11 @@ def test_bins_hold_every_text_that_has_a_size():
         "weight 0.25 to 0.5": [1, 2],
         "weight 0.75 or more": [3],
     }
-    drawing = changes.PERMUTATION.figure
-    cell = one_cell(with_permutations(draw(30)))
-    assert sum(map(len, drawing.values(cell).values())) == 29, "but for the text without tokens"
-    assert len(drawing.draw(cell).axes) == 1 and "largest weight" in drawing.words(cell)[0]
+    texts = [{"attention": weights} for weights in ([0.5, 0.5], [0.9, 0.1], [0.2] * 5, [1.0], [])]
+    chart = chart_of(one_cell(with_permutations(build(texts))), changes.PERMUTATION)
+    assert [bar.label for bar in chart.bars] == ["largest weight 0 to 0.25", "largest weight 0.5 to 0.75"] + [
+        "largest weight 0.75 or more"
+    ]
 
 
 # ---------- letters and ticks that can be read
@@ -64,8 +74,9 @@ def gaps(axis, renderer):
 
 
 def test_text_lies_inside_and_ticks_apart():
-    drawn = figures_of(draw(40, rationale=True, dataset="a-data-set-with-a-very-long-name/" * 4))
-    for name, figure in drawn.items():
+    record = records.draw(40, rationale=True, dataset="a-data-set-with-a-very-long-name/" * 4)
+    for name, chart in charts_of(record).items():
+        figure = draw(chart, describe(one_cell(record).heading), 40)
         figure.draw_without_rendering()
         renderer, (width, height) = figure.canvas.get_renderer(), figure.canvas.get_width_height()
         boxes = [text.get_window_extent(renderer) for text in figure.texts]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnfaith.reporting.leakage import features, leakage
+from attnfaith.reporting.sections.selection import features, leakage
 
 
 def texts(count, choose, seed=0):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting import render, sections
+from attnfaith.reporting import sections
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.heatmap import HUES, NEGATIVE, middle_text
 from attnfaith.reporting.notebook import Overview, ShownText, row_of
@@ -48,7 +48,7 @@ def test_an_overview_has_the_sentences_of_the_report_and_one_text():
     cell = one_cell(draw(40))
     overview, (row, why) = Overview([cell]), middle_text(cell)
     text = page_text(overview.html())
-    assert overview.lead == render.sentences(sections.registry()["agreement"], cell) != []
+    assert overview.lead == sections.registry()["agreement"].sentences(cell) != []
     assert all(sentence in text and sentence in str(overview) for sentence in overview.lead)
     assert cell.instance_ids[row] in text and why in text
 

@@ -7,7 +7,6 @@ import pytest
 
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.plausibility import plausibility_results
-from attnfaith.reporting import explanation_tests, render
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.sections import saliency
 from tests.records import draw, replaced
@@ -35,13 +34,13 @@ def cell(record):
 
 def rows_of(cell, name="comprehensiveness"):
     """The rows of one test, by measure."""
-    table = render.frames(saliency.SECTION, [cell])["saliency_tests"]
+    table = saliency.SECTION.frames([cell])["saliency_tests"]
     return table[table["test"] == name].set_index("measure")
 
 
 def test_every_test_by_hand(cell):
-    results = explanation_tests.scores(cell)
-    assert list(results) == list(explanation_tests.TESTS)
+    results = saliency.scores(cell)
+    assert list(results) == list(saliency.TESTS)
     row, place = 5, NAMES.index("good")
     (kept, removed), (soft_kept, soft_removed) = (
         [records.rows(cell.table, f"{start}_erasure_{name}_probs")[row][place] for name in ("kept", "removed")]
@@ -75,7 +74,7 @@ def test_soft_tests_are_cut_to_the_unit_interval_draw_by_draw():
     }
     for name, value in values.items():
         table = replaced(table, f"soft_erasure_{name}", [[value] * 3 if isinstance(value, list) else value] * 2)
-    results = explanation_tests.scores(one_cell(table))
+    results = saliency.scores(one_cell(table))
     # falls of .5, .03, 0 and -.3 of .1; with the tokens alone of 0, .05, .5 and -.3 of .1
     assert results["soft_comprehensiveness"]["good"] == pytest.approx(np.mean([1, 0.3, 0, 0]))
     assert results["soft_sufficiency"]["good"] == pytest.approx(np.mean([1, 0.5, 0, 1]))
@@ -83,12 +82,12 @@ def test_soft_tests_are_cut_to_the_unit_interval_draw_by_draw():
 
 def test_the_better_measure_is_better_by_every_test(cell):
     """Paired differences are positive where the measure is better, whichever way the test runs."""
-    for test in (name for name, criterion in explanation_tests.TESTS.items() if not criterion.evidence):
-        part, values = rows_of(cell, test), explanation_tests.scores(cell)[test]
+    for test in (name for name, criterion in saliency.TESTS.items() if not criterion.evidence):
+        part, values = rows_of(cell, test), saliency.scores(cell)[test]
         assert part.loc["good", "to_attention"] > 0 > part.loc["random", "to_attention"]
         assert part.loc["good", "to_random"] > part.loc["attention", "to_random"] > 0
         assert part.loc["good", "to_attention_p_holm"] < 0.01 and np.isnan(part.loc["attention", "to_attention"])
-        difference = explanation_tests.TESTS[test].better * (values["good"] - values["attention"])
+        difference = saliency.TESTS[test].better * (values["good"] - values["attention"])
         assert part.loc["good", "to_attention"] == pytest.approx(np.nanmean(difference))
         assert part.loc["good", "mean"] == pytest.approx(np.nanmean(values["good"]))
 
@@ -131,9 +130,9 @@ def test_signed_measures_by_their_size():
     table = drawn(20, falls, rationale=True)
     signed = [row * np.where(np.arange(len(row)) % 2, 1, -1) for row in records.rows(table, "importance_good")]
     cell = one_cell(replaced(table, "importance_good", signed))
-    results = explanation_tests.scores(cell)["average_precision"]
+    results = saliency.scores(cell)["average_precision"]
     by_size = plausibility_results([np.abs(row) for row in signed], cell.rows("rationale"))["average_precision"]
     np.testing.assert_array_equal(results["absolute_good"], by_size)
     assert not np.array_equal(results["absolute_good"], results["good"], equal_nan=True)
-    frames = render.frames(saliency.SECTION, [cell])
+    frames = saliency.SECTION.frames([cell])
     assert set(frames["saliency_tests"]["measure"]) == set(falls)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting import render, sections, write_report
+from attnfaith.reporting import sections, write_report
+from attnfaith.reporting.analysis import study_tables
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.sections import attention, changes, identifiability, translation
-from attnfaith.reporting.study import study_tables
 from tests.records import build, draw_sparse
 from tests.sections import (
     NAN,
@@ -272,12 +272,12 @@ def test_a_number_that_no_section_reads_has_a_row():
 
 
 def test_sentences_hold_the_numbers_and_say_what_is_undefined():
-    text = " ".join(render.sentences(identifiability.SECTION, cell_of("identifiable")))
+    text = " ".join(identifiability.SECTION.sentences(cell_of("identifiable")))
     assert "in 33% of them. Left out because it is undefined: 2." in text
-    text, *_ = render.sentences(identifiability.SECTION, one_cell(identifiable().slice(3)))
+    text, *_ = identifiability.SECTION.sentences(one_cell(identifiable().slice(3)))
     assert text.endswith("undefined for all texts (2).")
     uniform = one_cell(pairs({name: CROSS[name] for name in ("cross_uniform_probs", "cross_uniform_tvd")}))
-    assert len(render.sentences(translation.CROSS_INTERVENTIONS, uniform)) == 1
+    assert len(translation.CROSS_INTERVENTIONS.sentences(uniform)) == 1
     no_draw = [np.zeros((0, 2)), np.array([[0.3], [0.1]])]  # of a single source word: undefined, and no warning
     no_draws = one_cell(pairs({f"cross_permuted_{name}": (("K", "G"), no_draw) for name in ("probs", "tvd")}))
     drops = translation.cross_interventions(no_draws)["cross_permutation_probability_drop"]

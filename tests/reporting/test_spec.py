@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from attnfaith.reporting import render
 from attnfaith.reporting.cells import CELL, one_cell
-from attnfaith.reporting.spec import SUMMARY, Quantity, Section, Table
+from attnfaith.reporting.spec import SUMMARY, Quantity, Section, Table, summary
 from attnfaith.stats import interval_of, t_interval
 from tests.records import build
 
@@ -50,8 +49,8 @@ def cell(record):
 
 
 def test_the_summary_by_hand(cell):
-    table = render.summary([cell], [TOY])
-    assert list(table.columns) == [*CELL, *SUMMARY] and len(table) == 2 and render.summary([], [TOY]).empty
+    table = summary([cell], [TOY])
+    assert list(table.columns) == [*CELL, *SUMMARY] and len(table) == 2 and summary([], [TOY]).empty
     overall, defined = table.set_index("quantity").loc["size"], SIZES[:4]
     assert (overall["n"], overall["n_undefined"], overall["mean"], overall["median"]) == (4, 1, 2.25, 1.5)
     assert (overall["beyond"], overall["share_beyond"]) == ("above 1", 0.5)
@@ -65,41 +64,41 @@ def test_the_summary_by_hand(cell):
 
 
 def test_the_page_shows_columns_that_have_a_heading(cell):
-    frames = {"summary": render.summary([cell], [TOY]), **render.frames(TOY, [cell])}
-    summary, own = render.grids(TOY, frames, [cell])
+    frames = {"summary": summary([cell], [TOY]), **TOY.frames([cell])}
+    whole, own = TOY.grids(frames, [cell])
     columns = ("mean over texts of", "texts", "undefined", "mean [95 % interval]", "median", "beyond")
-    assert summary.columns == columns
+    assert whole.columns == columns
     low, high = interval_of(SIZES[:4])
-    assert summary.rows[0] == ("size", "4", "1", f"2.250 [{low:.3f}, {high:.3f}]", "1.500", "50.0% above 1")
-    assert summary.rows[1][0] == "τ with LIME" and summary.rows[1][-1] == "–"
-    assert (summary.caption, summary.note, summary.heads, summary.stem) == ("Sizes", "In metres.", 1, "tables/summary")
+    assert whole.rows[0] == ("size", "4", "1", f"2.250 [{low:.3f}, {high:.3f}]", "1.500", "50.0% above 1")
+    assert whole.rows[1][0] == "τ with LIME" and whole.rows[1][-1] == "–"
+    assert (whole.caption, whole.note, whole.heads, whole.stem) == ("Sizes", "In metres.", 1, "tables/summary")
     assert own.columns == ("the way", "whole", "size [95 % interval]"), "no row has a gap"
     assert own.rows == (("A", "7", "2.500 [1.000, 3.000]"), ("B", "7", "2.500 [1.000, 3.000]"))
-    assert own.note == "All rows." and own.heads == 1 and render.grids(TOY, {}, [cell]) == []
+    assert own.note == "All rows." and own.heads == 1 and TOY.grids({}, [cell]) == []
     cells = [one_cell(build([{"attention": [1.0]}] * 5, seed=seed)) for seed in (1, 2)]
-    (grid,) = render.grids(TOY, render.frames(TOY, cells), cells)
+    (grid,) = TOY.grids(TOY.frames(cells), cells)
     assert grid.columns[0] == "seed" and [row[0] for row in grid.rows] == ["1", "1", "2", "2"] and grid.heads == 2
 
 
 def test_a_section_names_the_columns_that_it_reads(cell):
-    needing = Section(name="s", needs=("attention",), one_of=("x", "importance_y"), tables=(TABLE,), sentences=lambda _: "!")
-    assert render.frames(needing, [cell]) == {} and render.sentences(needing, cell) == []
+    needing = Section(name="s", needs=("attention",), one_of=("x", "importance_y"), tables=(TABLE,), words=lambda _: "!")
+    assert needing.frames([cell]) == {} and needing.sentences(cell) == []
     with_y = one_cell(build([{"attention": [1.0], "y": [2.0]}] * 5, measures=("y",)))
-    assert len(render.frames(needing, [cell, with_y])["toy"]) == 2 and render.sentences(needing, with_y) == ["!"]
+    assert len(needing.frames([cell, with_y])["toy"]) == 2 and needing.sentences(with_y) == ["!"]
     names = ["tokens", "attention", "b", "importance_x", "c", "cc"]
     reading = Section(name="s", needs=("attention",), one_of=("a", "b"), uses=("importance_*", "c"))
     assert list(filter(reading.reads, names)) == names[1:5]
     alone = Table(name="alone", rows=TABLE.rows)
     section = Section(name="s", tables=(TABLE, alone), quantities={"label": Quantity("gold"), "absent": Quantity("none")})
-    assert set(render.frames(section, [cell])) == {"toy", "alone"}
-    assert len(render.grids(section, render.frames(section, [cell]), [cell])) == 1, "without a caption it is in files only"
+    assert set(section.frames([cell])) == {"toy", "alone"}
+    assert len(section.grids(section.frames([cell]), [cell])) == 1, "without a caption it is in files only"
     assert list(section.numbers(cell)) == ["label"]
 
 
 def test_sentences(cell):
-    (text,) = render.sentences(TOY, cell)
+    (text,) = TOY.sentences(cell)
     low, high = interval_of(SIZES[:4])
     start = f"Sizes: size 2.250 (95 % interval {low:.3f} to {high:.3f}) on average over 4 texts"
     assert text == f"{start}, above 1 in 50% of them. Left out because it is undefined: 1."
     nothing = Section(name="s", caption="No", per_text=lambda _: {"size": np.full(5, np.nan)}, lead=lambda cell: ["size"])
-    assert render.sentences(nothing, cell) == ["No: size is undefined for all texts (5)."]
+    assert nothing.sentences(cell) == ["No: size is undefined for all texts (5)."]

@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 
-from attnfaith.reporting import sections, study
-from attnfaith.reporting.analysis import Analysis, Settings, StudyError, load_analysis
+from attnfaith.reporting import analysis as study
+from attnfaith.reporting import sections
+from attnfaith.reporting.analysis import Analysis, Settings, StudyError, analyse, load_analysis
 from attnfaith.reporting.cells import CELL, one_cell
 from attnfaith.reporting.spec import Section, Table
-from attnfaith.reporting.study import analyse
 from tests.records import draw
 
 

@@ -10,10 +10,10 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from attnfaith import record as records
 from attnfaith.reporting import agreement_table, performance_table, plausibility_table, save_table, seed_summary
-from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.errors import ReportError
+from attnfaith.reporting.cells import ReportError, one_cell
 from attnfaith.reporting.sections.performance import accuracy_in_words
-from attnfaith.reporting.seed_tables import SeedTable, latex_text, seed_table
+from attnfaith.reporting.seed_tables import seed_table
+from attnfaith.reporting.tables import Grid
 from tests.records import build, draw, replaced
 
 
@@ -52,7 +52,8 @@ def test_agreement_against_scipy():
     table, cell = agreement_table(record).set_index(["pair", "class"]), one_cell(record)
     pairs = zip(cell.attention, cell.scores("leave_one_out"), strict=True)
     tau, p = np.transpose([kendalltau(x, y) if len(x) > 1 else (np.nan, np.nan) for x, y in pairs])
-    for name, members in cell.classes:
+    classes = {str(number): cell.predicted == number for number in (0, 1)}
+    for name, members in {"overall": np.ones(60, bool), **classes}.items():
         row, defined = table.loc[("attention–leave_one_out", name)], members & ~np.isnan(tau)
         assert (row["n"], row["n"] + row["n_undefined"]) == (defined.sum(), members.sum())
         assert (row["tau_mean"], row["tau_std"]) == pytest.approx((tau[defined].mean(), tau[defined].std()))
@@ -163,12 +164,12 @@ def test_mean_and_spread_over_seeds_and_none_of_one(three):
     table = seed_table(three, ["encoder"], "quantity", where={"quantity": "correct"})
     assert table.grid.columns == ("encoder", "accuracy")
     assert lines(table) == [["bilstm", "0.600 ± 0.100"], ["cnn", "0.800 (n = 1)"]]
-    assert "over 3 seeds" in table.note
+    assert "over 3 seeds" in table.grid.note
     numbers = pd.read_csv(io.StringIO(table.formatted("csv")))
     assert list(numbers.columns) == ["encoder", "quantity", "mean", "std", "n_seeds", "n_undefined"]
     np.testing.assert_allclose(numbers["std"], [np.std([0.5, 0.6, 0.7], ddof=1), np.nan])
     alone = seed_table(three[-1:], ["encoder"], "measure")
-    assert lines(alone) == [["cnn", "1.000"]] and "one seed, so no spread" in alone.note
+    assert lines(alone) == [["cnn", "1.000"]] and "one seed, so no spread" in alone.grid.note
 
 
 def test_numbers_over_seeds_are_those_of_the_reports_tables():
@@ -217,8 +218,7 @@ def test_names_that_are_not_there_are_refused_with_those_that_are(three, rows, c
 @pytest.fixture
 def hostile():
     text = r"a_b & 50 % $x$ #1 {y} \z ~ ^ | <i> τ"
-    long = {"encoder": [text], "measure": ["m|_"], "n_seeds": 2, "n_undefined": 0, "mean": -1e-5, "std": 0.25}
-    return SeedTable("table", "a & b", ("encoder",), "measure", pd.DataFrame(long))
+    return Grid("a & b", ("encoder", "m|_"), ((text, "0.500 ± 0.100 (n = 3)"),), 1, "a note")
 
 
 def test_names_are_escaped(hostile):
@@ -226,4 +226,4 @@ def test_names_are_escaped(hostile):
     assert line.count(" | ") == 1 and "&lt;i&gt;" in line
     latex = hostile.formatted("latex")
     assert r"a\_b \& 50 \% \$x\$ \#1 \{y\} \textbackslash{}z \textasciitilde{} \textasciicircum{} | <i> $\tau$ &" in latex
-    assert latex_text("0.500 ± 0.100 (n = 3)") == r"0.500 $\pm$ 0.100 (n = 3)"
+    assert r"0.500 $\pm$ 0.100 (n = 3)" in latex

@@ -10,7 +10,7 @@ from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.reporting import cards, sections
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.notebook import Overview
-from attnfaith.reporting.page.page import render_page
+from attnfaith.reporting.page import render_page
 from attnfaith.reporting.verdicts import losses, verdict
 from attnfaith.verdict import BESIDE, CANNOT_TELL, DO_NOT_SHOW, MAY_SHOW
 from tests.records import build
@@ -48,7 +48,7 @@ def test_a_record_has_one_verdict_on_page_card_and_notebook(ratio, outcome):
     numbers, expected = losses(cell), verdict([cell])
     assert numbers.reference_name == "integrated gradients" and set(numbers.attention) == {1 + ratio}
     assert expected.outcome == outcome and attnfaith.Record(cell.table).verdict == expected
-    page = render_page([cell], sections.frames([cell]), [[]], title="t", facts={}, n_examples=1)
+    page = render_page([cell], sections.frames([cell]), title="t", facts={}, n_examples=1)
     card = cards.model_card({"status": "complete"}, [cell.table], "someone/model", facts("sst"))["README.md"].decode()
     notebook = Overview([cell])
     assert f">{expected.headline}</p>" in page and escape(expected.reason) in page

@@ -17,7 +17,7 @@ from tests.runs.test_runs import entries, never_trained, variant
 from tests.tiny_recipes import tiny_tree
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_report")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_figures")]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from attnfaith import cli, recipes, record, runs
-from tests.figures import REPORT, one_small_figure
+from tests.figures import SAVE, without_pixels
 from tests.tiny_recipes import tiny_tree
 
 
@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("broken") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(REPORT, one_small_figure())
+        patch.setattr(SAVE, without_pixels)
         runs.run(recipes.build(tiny_tree(folder, epochs=1)))
     return folder
 

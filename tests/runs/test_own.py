@@ -11,7 +11,7 @@ import yaml
 
 from attnfaith import cli, hub, recipes, record, reproduction
 from attnfaith.support import provenance
-from tests.figures import REPORT, one_small_figure
+from tests.figures import SAVE, without_pixels
 
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     write(folder / "reviews.csv", ROWS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(REPORT, one_small_figure())
+        patch.setattr(SAVE, without_pixels)
         patch.setattr(provenance, "checkout", lambda: ("0" * 40, False))
         patch.chdir(folder)
         assert cli.main(["train", "--data.path", str(folder / "reviews.csv"), *COLUMNS, *SMALL]) == 0
@@ -81,7 +81,7 @@ def test_one_command_from_a_file_to_a_page_and_a_push_without_the_file(finished)
         assert not path.endswith(".csv") and str(finished).encode() not in content, path
 
 
-def test_a_run_is_measured_and_reproduced_on_the_same_file_alone(copied, fails, quick_report):
+def test_a_run_is_measured_and_reproduced_on_the_same_file_alone(copied, fails, quick_figures):
     assert cli.main(["measure", "runs/reviews", "--limit", "3", "--output", "part.parquet"]) == 0
     assert record.load("part.parquet").num_rows == 3
     (copied / "elsewhere").mkdir()

@@ -20,7 +20,7 @@ from attnfaith.support.files import folder_lock, is_locked
 from tests.tiny_recipes import tiny_tree
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_report")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_figures")]
 LEFT = ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
 
 

@@ -20,10 +20,9 @@ from attnfaith import record
 from attnfaith.reporting import cards, write_report
 from attnfaith.reporting.analysis import Analysis
 from attnfaith.reporting.cells import split_cells
-from attnfaith.reporting.compare import compare
+from attnfaith.reporting.compare import compare, comparison_page
 from attnfaith.reporting.notebook import Overview, ShownText
-from attnfaith.reporting.page.comparison import comparison_page
-from attnfaith.reporting.page.explorer import explorer
+from attnfaith.reporting.page import explorer
 from attnfaith.reporting.seed_tables import overview
 from attnfaith.study.results import write_page
 from attnfaith.support import escaping
@@ -217,9 +216,9 @@ def outputs(kind, folder):
 def both(tmp_path_factory):
     """(of plain records, of hostile ones of the same shape)."""
     with pytest.MonkeyPatch.context() as patch:
-        from tests.figures import REPORT, one_small_figure
+        from tests.figures import SAVE, without_pixels
 
-        patch.setattr(REPORT, one_small_figure())
+        patch.setattr(SAVE, without_pixels)
         return tuple(outputs(kind, tmp_path_factory.mktemp(kind)) for kind in ("plain", "hostile"))
 
 

@@ -20,7 +20,7 @@ from attnfaith.subjects import SelfAttention
 from tests.small_classifiers import tokenizer
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_report")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_figures")]
 GOOD, BAD = ("good", "new"), ("bad", "old")
 NEUTRAL = ("a", "film", "the", "ship", "music", "and", "but", "sank", "sailed", "slowly")
 

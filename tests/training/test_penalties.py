@@ -243,7 +243,7 @@ def test_a_resumed_training_ends_as_a_whole_one(make):
 
 
 @pytest.mark.slow
-def test_two_processes_train_as_a_single_one(tiny_recipe, tmp_path, quick_report):
+def test_two_processes_train_as_a_single_one(tiny_recipe, tmp_path, quick_figures):
     """The layer for masked words takes part in what processes exchange, and each text has its own penalties."""
     recipe = tiny_recipe(
         penalties={"diversity": 0.5, "word_tying": 0.1, "masked_language_model": 0.2, "masked_share": 0.5},

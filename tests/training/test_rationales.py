@@ -128,7 +128,7 @@ SELECTORS = {
 
 
 @pytest.mark.parametrize("kind", SELECTORS)
-def test_a_recipe_is_trained_and_measured(kind, tiny_recipe, quick_report):
+def test_a_recipe_is_trained_and_measured(kind, tiny_recipe, quick_figures):
     """The record has the selection, and its identity names the sampler and its options."""
     recipe = tiny_recipe(**SELECTORS[kind], measure__producers=["gradient", "permutation"])
     assert runs.run(recipe).is_file()

@@ -124,7 +124,7 @@ class Record:
 
         if self.of_sequences or len(self.cells) != 1:
             raise AttnfaithError("a verdict is about one model of texts with classes: take one of the record's cells")
-        return verdict([self.cells[0].of_inputs])
+        return verdict(self.cells)
 
     def agreement(self) -> "pd.DataFrame":
         """How far attention ranks the tokens of a text as each measure does: Kendall's tau-b, text by text.
@@ -134,8 +134,8 @@ class Record:
         two tokens, or all scores equal); tie_ceiling (the largest mean that tied scores allow). Of several models the
         columns that differ between them come first.
         """
-        from attnfaith.reporting.render import rows
         from attnfaith.reporting.sections.agreement import TABLE
+        from attnfaith.reporting.spec import rows
 
         def lines(cell: Cell):
             overall = {row["pair"]: row for row in rows(cell, TABLE) if row["class"] == "overall"}

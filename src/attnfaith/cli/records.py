@@ -132,8 +132,7 @@ def compare(args):
     from attnfaith.record.lookup import find_records
 
     sources = find_records(*args.run)
-    from attnfaith.reporting.compare import compare
-    from attnfaith.reporting.page.comparison import comparison_page
+    from attnfaith.reporting.compare import compare, comparison_page
     from attnfaith.support.escaping import csv_frame
     from attnfaith.support.files import write_atomically
 

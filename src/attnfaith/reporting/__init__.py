@@ -6,11 +6,11 @@ from importlib import import_module
 
 
 _MODULES = {
-    "page.report": ("write_report",),
+    "charts": ("save_figure",),
+    "report": ("write_report",),
     "sections.agreement": ("agreement_table",),
     "sections.performance": ("performance_table",),
-    "sections.plausibility": ("plausibility_table",),
-    "style": ("save_figure",),
+    "sections.saliency": ("plausibility_table",),
     "tables": ("save_table", "seed_summary"),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}

@@ -1,4 +1,5 @@
-"""A paper's own tables, figures and words: code that stands beside its study and that the study names.
+"""The tables and figures of a study: many cells, of which not all hold the same columns; and a paper's own tables, figures
+and words: code that stands beside its study and that the study names. Needs no model.
 
 `analysis: analysis.py` in a study file names a Python file, by its path from the study file. It defines one function
 
@@ -14,8 +15,8 @@ Who runs a study runs the code that it names: read the analysis of a study that 
 import hashlib
 import importlib
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from pathlib import Path
@@ -24,8 +25,14 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from attnfaith.reporting.html import Grid
+from attnfaith.record import Identity, RecordError
+from attnfaith.reporting import sections
+from attnfaith.reporting.cells import Cell, describe
+from attnfaith.reporting.charts import draw
+from attnfaith.reporting.spec import chart_of
+from attnfaith.reporting.tables import Grid, over_seeds
 from attnfaith.support.errors import AttnfaithError
+from attnfaith.support.escaping import file_name
 
 
 if TYPE_CHECKING:
@@ -85,3 +92,85 @@ def load_analysis(path: str | Path) -> ModuleType:
     if not callable(getattr(module, "tables", None)):
         raise StudyError(f"analysis: {path} has no function tables(cells, settings); define it")
     return module
+
+
+# ---------- the tables and figures of sections
+
+
+DEFAULT = tuple(sections.registry())
+"""Names of the sections that a study has unless it names some."""
+
+
+def check_identities(cells: Mapping[str, Sequence[Cell]]) -> None:
+    """Raises RecordError where two cells of a study have one identity: no table could tell them apart."""
+    owners: dict[Identity, str] = {}
+    for name, parts in cells.items():
+        for cell in parts:
+            if cell.identity in owners:
+                raise RecordError(
+                    f"cells {owners[cell.identity]!r} and {name!r} have one identity ({describe(cell.heading)}): tables "
+                    "cannot tell them apart; give them different seeds or keep them in different studies"
+                )
+            owners[cell.identity] = name
+
+
+def study_tables(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> dict[str, pd.DataFrame]:
+    """The named tables (see DEFAULT) of those cells that hold what a table needs; tables without rows are left out.
+
+    Where cells have several seeds, each table has a twin "<name>_over_seeds". Raises StudyError for an unknown name.
+    """
+    check_names(names)
+    tables = sections.frames(cells, names)
+    if len({cell.heading["seed"] for cell in cells}) > 1:
+        tables |= {f"{name}_over_seeds": over_seeds(table) for name, table in tables.items()}
+    return tables
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raises StudyError for the name of a table that does not exist."""
+    unknown = [name for name in names if name not in sections.registry()]
+    if unknown:
+        raise StudyError(f"tables {unknown} are not known; choose from {', '.join(sections.registry())}")
+
+
+def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dict[str, Figure]":
+    """The figures of the named sections, and with "agreement" that of dispersion, of the first cell of each data set, by
+    file name.
+    """
+    names = {*names, *(["dispersion"] if "agreement" in names else [])}
+    first = {cell.heading["dataset"]: cell for cell in reversed(cells)}
+    figures = {}
+    for dataset, cell in reversed(first.items()):
+        for section in sections.of_cell(cell):
+            chart = chart_of(cell, section) if section.name in names else None
+            if chart:
+                figures[f"{file_name(dataset)}-{chart.name}"] = draw(chart, describe(cell.heading), len(cell))
+    return figures
+
+
+def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.DataFrame] | None = None) -> Analysis:
+    """Return what the analysis that a study names makes of its cells, tables without rows left out; nothing without one.
+
+    study: its keys analysis (a path), published (a path) and stand_ins, each optional. tables: those that `study_tables`
+    made. Without cells, the analysis checks the keys of the study.
+
+    Raises StudyError for an analysis that cannot be loaded, returns something else than an Analysis, makes a table that the
+    study makes itself, or refuses the keys of the study; for stand-ins without published numbers, and for published numbers
+    without an analysis to show them.
+    """
+    path, published, tables = study.get("analysis"), study.get("published"), tables or {}
+    if study.get("stand_ins") and not published:
+        raise StudyError("stand_ins without published: name the CSV of published numbers, or leave stand_ins out")
+    if published and not path:
+        raise StudyError("published without analysis: name the analysis that shows them, or leave published out")
+    if not path:
+        return Analysis()
+    settings = Settings(Path(published) if published else None, study.get("stand_ins", {}), tables)
+    analysis = load_analysis(path).tables(cells, settings)
+    if not isinstance(analysis, Analysis):
+        kind = type(analysis).__name__
+        raise StudyError(f"analysis: tables(cells, settings) of {path} returned {kind}; return an Analysis")
+    twice = sorted(set(analysis.tables) & set(tables))
+    if twice:
+        raise StudyError(f"analysis: {path} makes the tables {twice}, which the study makes itself; give them other names")
+    return replace(analysis, tables={name: table for name, table in analysis.tables.items() if len(table)})

@@ -3,9 +3,9 @@
 A cell is one run of one model on one split: the rows that share every identity column but the instance id.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, wraps
 
 import numpy as np
 import pyarrow as pa
@@ -22,40 +22,39 @@ FINGERPRINTS = {"texts": "fingerprint of the texts", "training_texts": "fingerpr
 PREFIX = "importance_"
 
 
+class ReportError(AttnfaithError):
+    """Records, names or numbers that cannot be reported as they are."""
+
+
+def per_cell(make: Callable) -> Callable:
+    """Compute a function of a cell (and of further arguments) once: tables, figures and sentences share its result."""
+
+    @wraps(make)
+    def remembered(cell: "Cell", *more: object):
+        key = (make, *more)
+        if key not in cell.results:
+            cell.results[key] = make(cell, *more)
+        return cell.results[key]
+
+    return remembered
+
+
 class Cell:
     """The rows of one cell.
 
     identity: which cell it is, in typed fields. heading: what its rows of a table begin with, by CELL; labels for people.
-    measures: names of the importance measures it holds, without the "importance_" prefix, in column order.
+    measures: names of the importance measures it holds, without the "importance_" prefix, in column order; inputs: those of
+    tokens as the model reads them, and not of encoder states. results: of functions that are `per_cell`.
     """
 
     def __init__(self, identity: records.Identity, table: pa.Table):
-        self.identity = identity
-        self.heading = identity.heading
-        self.table = table
+        self.identity, self.heading, self.table = identity, identity.heading, table
         self.measures = tuple(name.removeprefix(PREFIX) for name in table.column_names if name.startswith(PREFIX))
-        self._taus: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
+        self.inputs = tuple(name for name in self.measures if not name.endswith("_hidden"))
+        self.results: dict[tuple, object] = {}
 
     def __len__(self) -> int:
         return self.table.num_rows
-
-    @cached_property
-    def of_inputs(self) -> "Cell":
-        """The cell without the importance of encoder states; itself where it holds none."""
-        states = [PREFIX + name for name in self.measures if name.endswith("_hidden")]
-        if not states:
-            return self
-        cell = Cell(self.identity, self.table.drop_columns(states))
-        cell._taus = self._taus  # of the same scores
-        return cell
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """Compared pairs: attention with each measure, then gradient with leave-one-out where both are there."""
-        pairs = [("attention", name) for name in self.measures]
-        if {"gradient", "leave_one_out"} <= set(self.measures):
-            pairs.append(("gradient", "leave_one_out"))
-        return pairs
 
     def has(self, *columns: str) -> bool:
         """Whether it holds all of these columns."""
@@ -76,6 +75,11 @@ class Cell:
     def shared(self, name: str) -> list:
         """The list that a column holds in every row, such as the names of the measures of a test."""
         return self.table.column(name)[0].as_py()
+
+    def is_exact(self, name: str, defined: np.ndarray) -> np.ndarray:
+        """Whether the certainty of each text is "exact", [N] float64; NaN where not `defined`."""
+        certainty = np.array(self.table.column(f"{name}_certainty").to_pylist(), dtype=object)
+        return np.where(defined, certainty == "exact", np.nan)
 
     @cached_property
     def instance_ids(self) -> list[str]:
@@ -108,27 +112,16 @@ class Cell:
     @cached_property
     def queries(self) -> list[list[str]] | None:
         """The words of each instance's second text, such as a question; None where no instance has any."""
-        if "query_tokens" not in self.table.column_names:
-            return None
-        words = self.table.column("query_tokens").to_pylist()
+        words = self.table.column("query_tokens").to_pylist() if self.has("query_tokens") else []
         return words if any(words) else None
 
     @cached_property
-    def words(self) -> list[list[np.ndarray]] | None:
-        """The words of each sentence of each instance, where the cell's model has two levels; None where it has one."""
-        if "words" not in self.table.column_names:
-            return None
-        texts = records.rows(self.table, "words")
-        # Beside a model of two levels, a record writes each token of other models as a sentence of one word
-        return texts if any(len(words) != 1 for sentences in texts for words in sentences) else None
-
-    @property
-    def classes(self) -> list[tuple[str, np.ndarray]]:
-        """Name and members (bool [N]) of "overall" and of each predicted class, "0", "1", ..., where there are classes."""
-        overall = ("overall", np.ones(len(self), dtype=bool))
-        if self.of_sequences or not records.has_classes(self.table):
-            return [overall]
-        return [overall, *((str(number), self.predicted == number) for number in np.unique(self.predicted))]
+    def nested(self) -> bool:
+        """Whether its tokens are sentences of words, of a model of two levels. In a record that holds both kinds of models
+        each token of the others is a sentence of one word.
+        """
+        texts = self.rows("words") if self.has("words") else []
+        return any(len(words) != 1 for sentences in texts for words in sentences)
 
     @cached_property
     def settings(self) -> dict:
@@ -157,11 +150,10 @@ class Cell:
             raise AttnfaithError(f"the record holds no importance '{name}'; it holds {list(self.measures)}")
         return self.rows(PREFIX + name)
 
+    @per_cell
     def tau(self, first: str, second: str) -> np.ndarray:
         """Kendall's tau-b per instance between two token scores, [N] in -1..1; NaN where undefined."""
-        if (first, second) not in self._taus:
-            self._taus[first, second] = kendall_tau(self.scores(first), self.scores(second))
-        return self._taus[first, second][0]
+        return kendall_tau(self.scores(first), self.scores(second))[0]
 
 
 def split_cells(record: pa.Table) -> list[Cell]:
@@ -176,10 +168,8 @@ def split_cells(record: pa.Table) -> list[Cell]:
     ]
 
 
-def one_cell(record: "pa.Table | Cell") -> Cell:
+def one_cell(record: pa.Table) -> Cell:
     """The only cell of a record. Raises AttnfaithError where there is none or more than one."""
-    if isinstance(record, Cell):
-        return record
     cells = split_cells(record)
     if len(cells) != 1:
         names = "; ".join(describe(cell.heading) for cell in cells)
@@ -187,11 +177,7 @@ def one_cell(record: "pa.Table | Cell") -> Cell:
     return cells[0]
 
 
-def name_class(number: str, names: tuple[str, ...]) -> str:
-    """A class for reading: "0" -> "0 negative" where it has a name; "overall" and those without one as they are."""
-    if not number.isdecimal() or int(number) >= len(names) or names[int(number)] == number:
-        return number
-    return f"{number} {names[int(number)]}"
+# ---------- words
 
 
 SPELLINGS = {
@@ -207,6 +193,8 @@ SPELLINGS = {
     "kernel_shap": "KernelSHAP",
     "lime": "LIME",
 }
+QUANTITIES = {"correct": "accuracy", "tau": "τ", "tvd": "TVD", "jsd": "JSD", "aopc": "AOPC", "naopc": "normalised AOPC"}
+QUANTITIES |= {"f1": "F1", "iou": "IoU", "auprc": "AUPRC"}
 
 
 def measure_label(name: str) -> str:
@@ -216,39 +204,16 @@ def measure_label(name: str) -> str:
     return name.replace("_", " ")
 
 
-def undefined(table: pa.Table) -> list[str]:
-    """A line for each measure of a record that has no number for some texts with tokens: for how many, and why."""
-    lines = []
-    for name in (name for name in table.column_names if name.startswith(PREFIX)):
-        texts = sum(bool(np.isnan(scores).any()) for scores in records.rows(table, name))
-        if texts:
-            why, measure = records.column_of(table.schema.field(name)).undefined, measure_label(name.removeprefix(PREFIX))
-            lines.append(f"{measure}: undefined for {texts:,} of {counted(len(table))}{why and f' ({why})'}")
-    return lines
-
-
-QUANTITIES = {"correct": "accuracy", "tau": "τ", "tvd": "TVD", "jsd": "JSD", "aopc": "AOPC", "naopc": "normalised AOPC"}
-QUANTITIES |= {"f1": "F1", "iou": "IoU", "auprc": "AUPRC"}
-
-
 def quantity_label(name: str) -> str:
     """The name of a number per text for reading, as what its mean is: "τ attention–leave-one-out", "accuracy"."""
     return " ".join(QUANTITIES.get(word, word) for word in measure_label(name).split(" "))
 
 
-def reference_measure(cell: Cell) -> str | None:
-    """The measure that attention is held against where one is shown: leave-one-out, else gradient, else the first."""
-    return next((name for name in ("leave_one_out", "gradient", *cell.measures) if name in cell.measures), None)
-
-
-def main_measures(cell: Cell) -> tuple[str, ...]:
-    """The measures of the page's sentences: attention, gradient and leave-one-out; without either, the first there is."""
-    names = tuple(name for name in ("gradient", "leave_one_out") if name in cell.measures)
-    return ("attention", *(names or cell.measures[:1]))
-
-
-def pair_name(first: str, second: str) -> str:
-    return f"{first}–{second}"
+def name_class(number: str, names: tuple[str, ...]) -> str:
+    """A class for reading: "0" -> "0 negative" where it has a name; "overall" and those without one as they are."""
+    if not number.isdecimal() or int(number) >= len(names) or names[int(number)] == number:
+        return number
+    return f"{number} {names[int(number)]}"
 
 
 def describe(heading: Mapping[str, object]) -> str:
@@ -262,6 +227,35 @@ def describe(heading: Mapping[str, object]) -> str:
     return " · ".join(filter(None, parts))
 
 
+def undefined(table: pa.Table) -> list[str]:
+    """A line for each measure of a record that has no number for some texts with tokens: for how many, and why."""
+    lines = []
+    for name in (name for name in table.column_names if name.startswith(PREFIX)):
+        texts = sum(bool(np.isnan(scores).any()) for scores in records.rows(table, name))
+        if texts:
+            why, measure = records.column_of(table.schema.field(name)).undefined, measure_label(name.removeprefix(PREFIX))
+            lines.append(f"{measure}: undefined for {texts:,} of {counted(len(table))}{why and f' ({why})'}")
+    return lines
+
+
+# ---------- which measures
+
+
+def reference_measure(cell: Cell) -> str | None:
+    """The measure that attention is held against where one is shown: leave-one-out, else gradient, else the first."""
+    return next((name for name in ("leave_one_out", "gradient", *cell.inputs) if name in cell.inputs), None)
+
+
+def main_measures(cell: Cell) -> tuple[str, ...]:
+    """The measures of the page's sentences: attention, gradient and leave-one-out; without either, the first there is."""
+    names = tuple(name for name in ("gradient", "leave_one_out") if name in cell.inputs)
+    return ("attention", *(names or cell.measures[:1]))
+
+
+def pair_name(first: str, second: str) -> str:
+    return f"{first}–{second}"
+
+
 def match(first: Cell, second: Cell) -> tuple[np.ndarray, np.ndarray]:
     """Rows of two cells that hold the same instance. Raises AttnfaithError where they share none, or it has other tokens."""
     place = {name: row for row, name in enumerate(second.instance_ids)}
@@ -269,11 +263,9 @@ def match(first: Cell, second: Cell) -> tuple[np.ndarray, np.ndarray]:
     if not pairs:
         raise AttnfaithError(f"{describe(first.heading)} and {describe(second.heading)} have no instance in common")
     rows, second_rows = (np.array(column) for column in zip(*pairs, strict=True))
-    different = np.flatnonzero(first.lengths[rows] != second.lengths[second_rows])
-    if different.size:
-        name = first.instance_ids[rows[different[0]]]
+    if (first.lengths[rows] != second.lengths[second_rows]).any():
         raise AttnfaithError(
-            f"instance {name!r} has {first.lengths[rows[different[0]]]} tokens in {describe(first.heading)} and "
-            f"{second.lengths[second_rows[different[0]]]} in {describe(second.heading)}: they did not read the same text"
+            f"an instance has other tokens in {describe(first.heading)} than in {describe(second.heading)}: they did not "
+            "read the same texts"
         )
     return rows, second_rows

@@ -1,18 +1,20 @@
 """Records side by side, over what all of them hold: the same texts, the same numbers, and how sure a difference is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from markupsafe import Markup
 
 from attnfaith import record as records
 from attnfaith.reporting import sections
-from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, describe, quantity_label, split_cells
-from attnfaith.reporting.errors import ReportError
-from attnfaith.reporting.html import Grid, template
-from attnfaith.reporting.tables import as_text, format_number, short_number
+from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, ReportError, describe, quantity_label, split_cells
+from attnfaith.reporting.charts import INK, Bar, Chart, svg
+from attnfaith.reporting.html import template
+from attnfaith.reporting.sections.agreement import TAU
+from attnfaith.reporting.tables import Grid, as_text, format_number, short_number, signed
 from attnfaith.stats import LEVEL, estimate, holm, mean, over_seeds_of_texts, seeds_in_words, sign_flip_tests
 from attnfaith.support.errors import counted
 from attnfaith.support.escaping import html, printable
@@ -104,22 +106,26 @@ def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: b
     if not shared:
         raise ReportError(f"no number is in all records (some hold {_listed(held)}): measure them with the same producers")
     (first, first_seeds), *rest = sides.items()
-    rows = []
+    frames, notes = [], _notes(sides, cells, texts)
     for name, seeds in rest:
         paired = _paired_seeds(first_seeds, seeds)
+        if len(first_seeds) + len(seeds) > 2:
+            pairs = [f"{seed} and {other}" for seed, other in zip(*paired, strict=True)]
+            notes.append(f"Seeds of the first side and of {name} that are paired: {_listed(pairs)}.")
         left, right = (
             np.stack([numbers[side[seed]][shared].to_numpy(np.float64) for seed in chosen])  # [S, N, Q]
             for side, chosen in zip((first_seeds, seeds), paired, strict=True)
         )
-        rows.append(_rows(left, right, len(rest) * len(shared)).assign(quantity=shared, first=first, second=name))
-    frame = pd.concat(rows, ignore_index=True)
+        frames.append(_rows(left, right, len(rest) * len(shared)).assign(quantity=shared, first=first, second=name))
+    frame = pd.concat(frames, ignore_index=True)
     frame["p_holm"] = holm(frame["p_value"])
     sure = (frame["p_holm"] <= LEVEL) & ((frame["ci_low"] > 0) | (frame["ci_high"] < 0))
     direction = np.where(frame["difference"] > 0, "higher", "lower")
     frame["verdict"] = np.where(frame["difference"].isna(), "undefined", np.where(sure, direction, UNTOLD))
     frame = frame[[*KEYS, *(name for name in frame if name not in KEYS)]]
-    notes = _notes(sides, cells, texts, [name for name in held if name not in shared])
-    return Comparison(tuple(sides), tuple(texts), notes, frame)
+    if left_out := [name for name in held if name not in shared]:
+        notes.append(f"Not compared, as not all have them: {_listed(left_out)}.")
+    return Comparison(tuple(sides), tuple(texts), tuple(notes), frame)
 
 
 def _sides(cells: Sequence[tuple[str, Cell]]) -> dict[str, Seeds]:
@@ -139,32 +145,25 @@ def _sides(cells: Sequence[tuple[str, Cell]]) -> dict[str, Seeds]:
             sides.append((kind or group[0][0], seeds))
         else:
             sides += [(name, {cell.identity.seed: cell}) for name, cell in group]
-    names = [name for name, _ in sides]
-    numbered = [
-        f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name for place, name in enumerate(names)
-    ]
-    return dict(zip(numbered, (seeds for _, seeds in sides), strict=True))
+    names, numbered = [name for name, _ in sides], {}
+    for place, (name, seeds) in enumerate(sides):
+        numbered[f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name] = seeds
+    return numbered
 
 
 def _shared_texts(cells: Sequence[tuple[str, Cell]]) -> list[str]:
     """The ids of the instances that all cells have, and read alike, in order: the draws do not depend on that of rows."""
-    name, first = cells[0]
-    shared = _words(first)
-    for other, cell in cells[1:]:
-        texts = _words(cell)
-        shared = {key: words for key, words in shared.items() if texts.get(key) == words}
+    shared: dict = {}
+    for place, (name, cell) in enumerate(cells):
+        tokens, queries = cell.table.column("tokens").to_pylist(), cell.queries or [[]] * len(cell)
+        texts = dict(zip(cell.instance_ids, zip(tokens, queries, strict=True), strict=True))
+        shared = {key: words for key, words in shared.items() if texts.get(key) == words} if place else texts
         if not shared:
             raise ReportError(
-                f"{name} and {other} have no text in common (one id with the same words): measure both on the "
+                f"{cells[0][0]} and {name} have no text in common (one id with the same words): measure both on the "
                 "same split of one data set, read by the same tokenizer"
             )
     return sorted(shared)
-
-
-def _words(cell: Cell) -> dict[str, tuple[list[str], list[str]]]:
-    """The words of each instance and of its second text, by instance id."""
-    tokens, queries = cell.table.column("tokens").to_pylist(), cell.queries or [[]] * len(cell)
-    return dict(zip(cell.instance_ids, zip(tokens, queries, strict=True), strict=True))
 
 
 def _paired_seeds(first: Seeds, second: Seeds) -> tuple[list[int], list[int]]:
@@ -179,19 +178,17 @@ def _rows(left: np.ndarray, right: np.ndarray, family: int) -> pd.DataFrame:
     differences = right - left
     defined = ~np.isnan(differences)
     columns = np.moveaxis(differences, 2, 0)
+    apart = [""] * len(columns)
     if len(differences) == 1:
         intervals = [list(estimate("", column[0]).values())[1:] for column in columns]
         p_values = sign_flip_tests(differences[0], draws=max(9999, 100 * family))
         p_values = np.where(defined[0].sum(0) < 2, np.nan, p_values)
-        apart = [""] * len(columns)
     else:
         estimates = [over_seeds_of_texts(column) for column in columns]
         intervals, p_values = [each[1:3] for each in estimates], [each.p_value for each in estimates]
-        no_interval = [np.isnan(each.ci_low) and not np.isnan(each.value) for each in estimates]
-        apart = [
-            seeds_in_words([mean(seed[~np.isnan(seed)]) for seed in column], 0) if is_apart else ""
-            for column, is_apart in zip(columns, no_interval, strict=True)
-        ]
+        for place, (each, column) in enumerate(zip(estimates, columns, strict=True)):
+            if np.isnan(each.ci_low) and not np.isnan(each.value):
+                apart[place] = seeds_in_words([mean(seed[~np.isnan(seed)]) for seed in column], 0)
     n_texts = defined.any(axis=0).sum(axis=0)
     means = {  # over seeds of means over texts, without what is undefined on either side
         name: pd.concat([pd.DataFrame(seed).mean() for seed in np.where(defined, side, np.nan)], axis=1).mean(axis=1)
@@ -210,24 +207,83 @@ def _rows(left: np.ndarray, right: np.ndarray, family: int) -> pd.DataFrame:
     )
 
 
-def _notes(sides: Mapping[str, Seeds], cells: Sequence[tuple[str, Cell]], texts: list, left_out: list) -> tuple[str, ...]:
+def _notes(sides: Mapping[str, Seeds], cells: Sequence[tuple[str, Cell]], texts: Sequence[str]) -> list[str]:
+    """What is compared, a sentence each."""
     notes = [f"{len(sides)} sides over the {counted(len(texts))} that all have; intervals are paired by text."]
     for name, seeds in sides.items():
         model, _, seed = describe(next(iter(seeds.values())).heading).rpartition(" · seed ")
         notes.append(f"{name}: {model} · {f'seeds {_listed(seeds)}' if len(seeds) > 1 else f'seed {seed}'}")
     longer = [f"{name} {len(cell) - len(texts)}" for name, cell in cells if len(cell) > len(texts)]
-    if longer:
-        notes.append(f"Texts left out, which not all have or read alike: {_listed(longer)}.")
-    (_, first), *rest = sides.items()
-    for name, seeds in rest:
-        pairs = [f"{seed} and {other}" for seed, other in zip(*_paired_seeds(first, seeds), strict=True)]
-        if len(first) + len(seeds) > 2:
-            notes.append(f"Seeds of the first side and of {name} that are paired: {_listed(pairs)}.")
-    if left_out:
-        notes.append(f"Not compared, as not all have them: {_listed(left_out)}.")
-    return tuple(notes)
+    return notes + ([f"Texts left out, which not all have or read alike: {_listed(longer)}."] if longer else [])
 
 
-def _listed(values) -> str:
+def _listed(values: Iterable) -> str:
     values = list(map(str, values))
     return ", ".join(values[:MOST_NAMED]) + (f" and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else "")
+
+
+# ---------- the page
+
+
+PREFERRED = ("integrated_gradients", "leave_one_out", "gradient")
+"""Measures of the sentences, the first MOST_TAUS of those that are there; else the first of the table."""
+MOST_TAUS = 2
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+COLOURS = ("var(--a)", "var(--b)")
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """Return the HTML of one page: what differs in sentences, a chart of agreement, and the table."""
+    letters = dict(zip(comparison.sides, LETTERS, strict=False))
+    colours = dict(zip(letters, COLOURS, strict=False))
+    return template("compare.html.j2").render(
+        title="What differs?",
+        sides=[(letter, name, colours.get(name, INK)) for name, letter in letters.items()],
+        sentences=list(sentences(comparison, letters)),
+        chart=_chart(comparison, letters, colours),
+        grid=comparison.grid,
+        notes=comparison.notes,
+    )
+
+
+def sentences(comparison: Comparison, letters: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(sentence, its numbers) of each other side: accuracy first, then agreement with at most two measures."""
+    first = letters[comparison.sides[0]]
+    for name, rows in comparison.frame.groupby("second", sort=False):
+        second = letters.get(name, name)
+        by_quantity = {row["quantity"]: row for row in rows.to_dict("records")}
+        words = {"correct": ("{} is right more often than {}.", "Which is right more often")}
+        taus = [TAU + measure for measure in PREFERRED if TAU + measure in by_quantity]
+        taus = taus or [quantity for quantity in by_quantity if quantity.startswith(TAU)]
+        for quantity in taus[:MOST_TAUS]:
+            order = f"orders words more as {_measure(quantity)} does"
+            words[quantity] = f"The attention of {{}} {order} than that of {{}}.", f"Whose attention {order}"
+        for quantity, (more, question) in words.items():
+            if row := by_quantity.get(quantity):
+                higher = (second, first) if row["verdict"] == "higher" else (first, second)
+                told = row["verdict"] in ("higher", "lower")
+                yield more.format(*higher) if told else f"{question} cannot be told.", _numbers(row, first, second)
+
+
+def _measure(quantity: str) -> str:
+    return quantity_label(quantity).removeprefix("τ attention–")
+
+
+def _numbers(row: Mapping, first: str, second: str) -> str:
+    unit = "τ " if row["quantity"].startswith(TAU) else ""
+    numbers = f"{first} {unit}{signed(row['mean_first'])}, {second} {unit}{signed(row['mean_second'])}"
+    if not np.isnan(row["ci_low"]):
+        numbers += f"; difference {signed(row['difference'])} [{signed(row['ci_low'])}, {signed(row['ci_high'])}]"
+    return f"{numbers}, {counted(int(row['n_texts']))}."
+
+
+def _chart(comparison: Comparison, letters: Mapping[str, str], colours: Mapping[str, str]) -> Markup | None:
+    """Mean tau of every side with each measure. None where no tau is defined."""
+    rows = comparison.frame[comparison.frame["quantity"].str.startswith(TAU) & comparison.frame["difference"].notna()]
+    first, bars = comparison.sides[0], []
+    for quantity, sides in rows.groupby("quantity", sort=False):
+        marks = [(sides["mean_first"].iloc[0], colours[first])]
+        marks += [(row.mean_second, colours.get(row.second, INK)) for row in sides.itertuples()]
+        bars.append(Bar(_measure(quantity), tuple(marks)))
+    axis = f"Mean Kendall’s τ; numbers are of {letters[first]}"
+    return svg(Chart("taus", "Agreement of attention with each measure", axis, tuple(bars), chance=0.0)) if bars else None

@@ -12,7 +12,6 @@ from attnfaith.support.errors import counted, cut
 
 MOST_CLASSES = 20
 """Classes that are listed one by one."""
-FINE_TUNED = "{name} (revision {revision}, weights {digest})"
 REASONS = {
     "no_label": "without a label",
     "no_text": "without text",
@@ -51,7 +50,7 @@ def record_facts(record: pa.Table) -> dict[str, object]:
 
 
 def _run_facts(recipe: Mapping, run: Mapping, settings: Mapping) -> dict[str, object]:
-    dataset, training = run["dataset"], "none: the model as it was drawn"
+    training, origin = "none: the model as it was drawn", "{name} (revision {revision}, weights {digest})"
     if "best" in run:
         chosen = selected_by(run, settings.get("label_names", ()))
         training = f"{counted(run['epochs'], 'epoch')} in {run['training_seconds']:g} s"
@@ -59,21 +58,14 @@ def _run_facts(recipe: Mapping, run: Mapping, settings: Mapping) -> dict[str, ob
     return {
         "run": recipe["note"] or recipe["name"],
         "trained against": run.get("base", {}).get("folder", ""),
-        "fine-tuned from": FINE_TUNED.format(**run["pretrained"]) if "pretrained" in run else "",
+        "fine-tuned from": origin.format(**run["pretrained"]) if "pretrained" in run else "",
         "sizes": ", ".join(f"{split} {count:,}" for split, count in run["sizes"].items()),
-        **own_data_facts(dataset),
+        **own_data_facts(run["dataset"]),
         "training": training,
-        "penalties": _set_keys(recipe["penalties"]),
+        "penalties": ", ".join(f"{key} {value}" for key, value in recipe["penalties"].items() if value),
         "translates": translation_in_words(run["translation"]) if "translation" in run else "",
         "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items()),
     }
-
-
-def _set_keys(section: Mapping) -> str:
-    """The keys of a recipe's section that are set."""
-    return ", ".join(
-        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in section.items() if value
-    )
 
 
 def _some(parts: Iterable[str], separator: str = "; ") -> str:
@@ -90,9 +82,6 @@ def translation_in_words(scores: Mapping) -> str:
     return f"{', '.join([*parts, rest])} ({scores['split']}, {scores['pairs']:,})"
 
 
-# ---------- a user's own data
-
-
 def own_data_facts(dataset: Mapping) -> dict[str, str]:
     """Facts about a user's own data, by heading; {} for another data set. dataset: that of run.json.
 
@@ -101,10 +90,8 @@ def own_data_facts(dataset: Mapping) -> dict[str, str]:
     about = dataset.get("about")
     if not about:
         return {}
-    counts: Counter[str] = Counter()
-    for part in dataset["dropped"].values():
-        counts.update(part)
-    left = ", ".join(f"{count:,} {REASONS.get(reason, reason)}" for reason, count in counts.items() if count)
+    counts = sum(map(Counter, dataset["dropped"].values()), Counter())
+    left = ", ".join(f"{count:,} {REASONS.get(reason, reason)}" for reason, count in counts.items())
     words = {split: [f"{number:,.0f}" for number in numbers] for split, numbers in about["words"].items()}
     return {
         "rows": f"{counted(about['rows'], 'row')} read; left out: {left or 'none'}",

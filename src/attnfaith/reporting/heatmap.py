@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from attnfaith.reporting.cells import Cell, main_measures, measure_label, name_class, reference_measure
-from attnfaith.reporting.style import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALETTE
+from attnfaith.reporting.charts import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALETTE
+from attnfaith.reporting.tables import signed
 
 
 MOST_TOKENS, MOST_SENTENCES = 400, 20
@@ -44,22 +45,14 @@ class Score(NamedTuple):
         return NEGATIVE if self.share < 0 else own
 
 
-class Line(NamedTuple):
-    """The scores of one measure. hue: its place in COLOURS."""
-
-    label: str
-    hue: int
-    scores: list[Score]
-
-
 @dataclass(frozen=True)
 class Example:
     """One text as shown.
 
     predicted, label: classes in words, label "" where unknown; wrong: whether they differ. probability: of the predicted
-    class. tokens: as many as are shown, of `length`. gold: whether each is gold evidence; [] where that is not known. query:
-    the words of the second text, None where the cell has none. sentences: whether its tokens are sentences. direction: "ltr"
-    or "rtl".
+    class. lines: of each measure its label, the place of its hue in COLOURS, and the scores. tokens: as many as are shown,
+    of `length`. gold: whether each is gold evidence; [] where that is not known. query: the words of the second text, None
+    where the cell has none. unit: "token" or "sentence". direction: "ltr" or "rtl".
     """
 
     instance_id: str
@@ -67,13 +60,13 @@ class Example:
     probability: float
     label: str
     wrong: bool
-    lines: list[Line]
+    lines: list[tuple[str, int, list[Score]]]
     tokens: list[str]
     gold: list[bool]
     length: int
     truncated: bool
     query: list[str] | None
-    sentences: bool
+    unit: str
     direction: str
 
 
@@ -115,8 +108,7 @@ def class_label(cell: Cell, number: int) -> str:
 
 def heat_measures(cell: Cell) -> tuple[str, ...]:
     """Lines of a heat map: the main measures, then every other one of inputs, in the record's order."""
-    first = main_measures(cell)
-    return (*first, *(name for name in cell.measures if name not in first and not name.endswith("_hidden")))
+    return tuple(dict.fromkeys((*main_measures(cell), *cell.inputs)))
 
 
 def middle_text(cell: Cell) -> tuple[int, str]:
@@ -137,15 +129,10 @@ def middle_text(cell: Cell) -> tuple[int, str]:
     return row, f"No extreme: its τ of attention and {label}, {signed(tau[row])}, is next to the median, {signed(median)}."
 
 
-def signed(value: float) -> str:
-    """ "−0.12"; "undefined" of NaN."""
-    return "undefined" if np.isnan(value) else f"{value:.2f}".replace("-", "−")
-
-
 def example(cell: Cell, row: int, measures: Sequence[str] | None = None, most: int = MOST_TOKENS) -> Example:
     """One instance as it is shown. measures: None for `heat_measures`. most: tokens."""
     texts, label, predicted = cell.table.column("tokens")[row].as_py(), cell.labels[row], int(cell.predicted[row])
-    shown = slice(MOST_SENTENCES if cell.words else most)
+    shown = slice(MOST_SENTENCES if cell.nested else most)
     measures = heat_measures(cell) if measures is None else measures
     scores = {name: scores_of(cell.scores(name)[row], measure_label(name))[shown] for name in measures}
     return Example(
@@ -154,13 +141,13 @@ def example(cell: Cell, row: int, measures: Sequence[str] | None = None, most: i
         probability=float(cell.probs[row, predicted]),
         label="" if np.isnan(label) else class_label(cell, int(label)),
         wrong=not np.isnan(label) and label != predicted,
-        lines=[Line(measure_label(name), hue_of(name), values) for name, values in scores.items()],
+        lines=[(measure_label(name), hue_of(name), values) for name, values in scores.items()],
         tokens=list(map(visible, texts[shown])),
         gold=(cell.rows("rationale")[row][shown] > 0).tolist() if cell.has("rationale") else [],
         length=len(texts),
         truncated=bool(cell.table.column("truncated")[row].as_py()),
         query=None if cell.queries is None else list(map(visible, cell.queries[row])),
-        sentences=cell.words is not None,
+        unit="sentence" if cell.nested else "token",
         direction=direction_of(texts),
     )
 

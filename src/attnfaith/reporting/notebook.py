@@ -9,20 +9,19 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnfaith.reporting import render
 from attnfaith.reporting.cells import Cell, describe, main_measures, measure_label, undefined
-from attnfaith.reporting.heatmap import SHADES, Example, example, heat_measures, middle_text, signed
+from attnfaith.reporting.heatmap import SHADES, Example, example, heat_measures, middle_text
 from attnfaith.reporting.html import template
 from attnfaith.reporting.sections import agreement
 from attnfaith.reporting.sections.performance import accuracy_in_words
-from attnfaith.reporting.tables import as_text
+from attnfaith.reporting.tables import as_text, signed
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.support.errors import AttnfaithError, counted, cut, excerpt, nearest
 from attnfaith.support.escaping import printable
 
 
 MOST_CELLS = 6  # that are described one by one
-LONGEST_TOKEN, LONGEST_SENTENCE = 24, 60  # characters of a token in a terminal
+LONGEST_TOKEN = {"token": 24, "sentence": 60}  # characters of it in a terminal
 
 
 def row_of(cell: Cell, word: str) -> int:
@@ -82,22 +81,15 @@ class ShownText:
         if text.truncated:
             lines.append("The text was longer than the model reads, and was cut.")
         if len(text.tokens) < text.length:
-            lines.append(f"The first {len(text.tokens)} of {text.length} {'sentences' if text.sentences else 'tokens'}.")
-        return "\n".join([*map(printable, lines), "", self._table()])
-
-    __repr__ = __str__
-
-    def _table(self) -> str:
-        text, most = self.example, LONGEST_SENTENCE if self.example.sentences else LONGEST_TOKEN
-        scores = {measure_label(name): self.cell.scores(name)[self.row][: len(text.tokens)] for name in self.names}
+            lines.append(f"The first {len(text.tokens)} of {text.length} {text.unit}s.")
+        scores = {measure_label(name): cell.scores(name)[self.row][: len(text.tokens)] for name in self.names}
         columns = {name: ["–" if np.isnan(value) else f"{value:.3g}" for value in row] for name, row in scores.items()}
         if text.gold:
             columns["gold"] = ["*" if gold else "" for gold in text.gold]
-        return (
-            as_text(pd.DataFrame(columns, index=[cut(token, most) for token in text.tokens]))
-            if text.tokens
-            else "(no token)"
-        )
+        table = pd.DataFrame(columns, index=[cut(token, LONGEST_TOKEN[text.unit]) for token in text.tokens])
+        return "\n".join([*map(printable, lines), "", as_text(table) if text.tokens else "(no token)"])
+
+    __repr__ = __str__
 
 
 class Overview:
@@ -110,7 +102,7 @@ class Overview:
     def lead(self) -> list[str]:
         """The report's sentences on agreement; of several cells those that compare them."""
         if len(self.cells) == 1:
-            return render.sentences(agreement.SECTION, self.cells[0])
+            return agreement.SECTION.sentences(self.cells[0])
         return agreement.side_by_side(self.cells)
 
     @cached_property
@@ -118,7 +110,7 @@ class Overview:
         """The verdict on one model of texts, a sentence each; [] for several models and for pairs."""
         if len(self.cells) != 1 or self.cells[0].of_sequences:
             return []
-        outcome = verdict([self.cells[0].of_inputs])
+        outcome = verdict(self.cells)
         return [f"{outcome.headline}.", outcome.reason, outcome.advice, *outcome.remarks]
 
     @property
@@ -141,17 +133,13 @@ class Overview:
         texts = [f"{number:,} of {counted(count)}: {words}" for number, words in both if number]
         return texts + [line for cell in self.cells[:MOST_CELLS] for line in undefined(cell.table)]
 
-    @property
-    def texts(self) -> list[tuple[str, ShownText]]:
-        """One text that is no extreme, and why it is this one; [] for several cells."""
-        if len(self.cells) != 1:
-            return []
-        row, why = middle_text(self.cells[0])
-        return [(why, ShownText(self.cells[0], row, main_measures(self.cells[0])))]
-
     def html(self) -> str:
-        """The record in a notebook; all text in it is escaped."""
-        return template("notebook.html.j2").render(overview=self, texts=self.texts, **SHADES)
+        """The record in a notebook, with one text that is no extreme of a single cell; all text in it is escaped."""
+        texts = []
+        for cell in self.cells if len(self.cells) == 1 else ():
+            row, why = middle_text(cell)
+            texts.append((why, ShownText(cell, row, main_measures(cell))))
+        return template("notebook.html.j2").render(overview=self, texts=texts, **SHADES)
 
     def __str__(self) -> str:
         return "\n".join(map(printable, [*self.heads, *self.verdict, *self.lead, *self.remarks]))

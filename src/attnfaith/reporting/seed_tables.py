@@ -2,19 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from attnfaith.reporting import render, sections
-from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, measure_label, quantity_label
-from attnfaith.reporting.errors import ReportError
-from attnfaith.reporting.html import Grid
+from attnfaith.reporting import sections
+from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, ReportError, measure_label, quantity_label
 from attnfaith.reporting.sections import alignment
-from attnfaith.reporting.tables import as_text, over_seeds, short_number
+from attnfaith.reporting.sections.agreement import TAU
+from attnfaith.reporting.spec import rows as rows_of
+from attnfaith.reporting.tables import Grid, over_seeds, short_number
 from attnfaith.support.errors import cut
-from attnfaith.support.escaping import csv_frame, latex, markdown, markdown_table
+from attnfaith.support.escaping import csv_frame
 
 
 KINDS = tuple(name for name in CELL if name not in (*FINGERPRINTS, "seed"))
@@ -22,84 +21,25 @@ KINDS = tuple(name for name in CELL if name not in (*FINGERPRINTS, "seed"))
 KEYS = (*CELL, "quantity", "measure")
 """What can name rows and columns."""
 BY_MEASURE = "Kendall's τ of attention, or alignment error rate"
-TAU, ALIGNED = "tau attention–", "alignment_error_"
-"""What the names of numbers of one measure begin with."""
+ALIGNED = "alignment_error_"
 ABSENT, UNDEFINED = "–", "undefined"
 FORMATS = {"markdown": ".md", "latex": ".tex", "csv": ".csv", "text": ".txt"}
 
 
 @dataclass(frozen=True, eq=False)
 class SeedTable:
-    """A table of means over seeds.
-
-    name: of its files. rows, column: the keys that name its rows and columns. long: a row for each number, with n_seeds,
-    n_undefined (seeds whose number is NaN; they do not enter), mean and std (n - 1; NaN of a single seed).
+    """A table of means over seeds. name: of its files. grid: for reading, of numbers as "0.512 ± 0.012". numbers: a row for
+    each number, in full, with n_seeds and n_undefined (seeds whose number is NaN; they do not enter), mean and std (n - 1;
+    NaN of a single seed).
     """
 
     name: str
-    title: str
-    rows: tuple[str, ...]
-    column: str
-    long: pd.DataFrame
-
-    @cached_property
-    def seeds(self) -> int:
-        """How many seeds most numbers rest on; of equally many the larger."""
-        return int(self.long["n_seeds"].mode().iloc[-1])
-
-    @cached_property
-    def text_table(self) -> pd.DataFrame:
-        """Numbers as "0.512 ± 0.012", without a spread of a single seed, "undefined", or "–" where nothing was measured."""
-        keys = [*self.rows, self.column]
-        texts = self.long.assign(text=[self._text(row) for row in self.long.to_dict("records")])
-        texts[keys] = [[label(key, row[key]) for key in keys] for row in texts.to_dict("records")]
-        wide = texts.set_index(keys)["text"].unstack(sort=False)
-        return wide.fillna(ABSENT).reset_index().rename_axis(columns=None)
-
-    def _text(self, row: Mapping) -> str:
-        defined = row["n_seeds"] - row["n_undefined"]
-        if not defined:
-            return UNDEFINED
-        text = short_number(row["mean"]) + (f" ± {short_number(row['std'])}" if defined > 1 else "")
-        return text if defined == self.seeds else f"{text} (n = {defined})"
-
-    @property
-    def note(self) -> str:
-        """The title, the number of seeds and the signs in the table, in words."""
-        spread = f"mean ± standard deviation (n - 1) over {self.seeds} seeds" if self.seeds > 1 else "one seed, so no spread"
-        return f"{self.title}: {spread}. (n = …): another number of seeds where it is defined. {ABSENT}: not measured."
-
-    @property
-    def grid(self) -> Grid:
-        """The table as a page shows it."""
-        table = self.text_table
-        return Grid(self.title, tuple(table), tuple(table.itertuples(index=False, name=None)), len(self.rows), self.note)
+    grid: Grid
+    numbers: pd.DataFrame
 
     def formatted(self, kind: str) -> str:
-        """The table in one of FORMATS. latex: for booktabs. csv: a row for each number, in full; NaN undefined."""
-        table, count = self.text_table, len(self.rows)
-        if kind == "text":
-            return f"{as_text(table.set_index(list(self.rows)), None)}\n\n{self.note}\n"
-        if kind == "markdown":
-            numeric = [place >= count for place in range(table.shape[1])]
-            return f"{markdown_table([list(table), *table.to_numpy().tolist()], numeric=numeric)}\n{markdown(self.note)}\n"
-        if kind == "latex":
-            columns = "l" * count + "r" * (table.shape[1] - count)
-            table = table.map(latex_text).rename(columns=latex_text)
-            return f"% {' '.join(self.note.split())}\n" + table.to_latex(index=False, escape=False, column_format=columns)
-        return csv_frame(self.long[[*self.rows, self.column, "mean", "std", "n_seeds", "n_undefined"]])
-
-
-def label(key: str, value: object) -> str:
-    """A value of a key for reading."""
-    if key == "measure":
-        return measure_label(str(value))
-    return quantity_label(str(value)) if key == "quantity" else str(value)
-
-
-def latex_text(text: str) -> str:
-    """Text that LaTeX sets as it is."""
-    return latex(text).replace("±", r"$\pm$")
+        """The table in one of FORMATS."""
+        return csv_frame(self.numbers) if kind == "csv" else self.grid.formatted(kind)
 
 
 def numbers_table(cells: Sequence[Cell]) -> pd.DataFrame:
@@ -108,7 +48,7 @@ def numbers_table(cells: Sequence[Cell]) -> pd.DataFrame:
     """
     rows = []
     for cell in cells:
-        judged = render.rows(cell, alignment.WHOLE) if alignment.SECTION.applies(cell) else []
+        judged = rows_of(cell, alignment.WHOLE) if alignment.SECTION.applies(cell) else []
         measured = {f"{ALIGNED}{row['measure']}": (row["n"], row["error_rate"]) for row in judged}
         for name, values in sections.numbers(cell).items():
             defined = values[~np.isnan(values)]
@@ -129,13 +69,11 @@ def seed_table(cells: Sequence[Cell], rows: Sequence[str], column: str, where: M
     Raises ReportError for a name that is not there, and where a place of the table would hold two numbers.
     """
     table, where, named = numbers_table(cells), dict(where or {}), {column, *rows}
-    for key in (*rows, column, *where):
+    for key in (*named, *where):
         if key not in KEYS:
             raise ReportError(f"the table has no {cut(key, 60)!r} to name rows or columns by; choose from {', '.join(KEYS)}")
-    if len(named) <= len(rows) or not rows:
-        raise ReportError(
-            f"rows {', '.join(rows) or 'none'} and columns {column}: name one key or more for rows, another here"
-        )
+    if len(named) <= len(rows):
+        raise ReportError(f"rows {', '.join(rows)} and columns {column}: name one key or more for rows, another here")
     for key, wanted in where.items():
         values = table[key].astype(str)
         if wanted not in set(values):
@@ -152,12 +90,13 @@ def seed_table(cells: Sequence[Cell], rows: Sequence[str], column: str, where: M
 
 def _over_seeds(table: pd.DataFrame, name: str, title: str, rows: Sequence[str], column: str) -> SeedTable:
     """Raises ReportError where a place of the table would hold two numbers."""
-    if "seed" in (column, *rows):  # a number for each
+    keys = [*rows, column]
+    if "seed" in keys:  # a number for each
         table = pd.concat([over_seeds(part).assign(seed=str(seed)) for seed, part in table.groupby("seed", sort=False)])
     else:
         table = over_seeds(table)
     long = table[table["statistic"] == "mean"].reset_index(drop=True)
-    for place, group in long.groupby([*rows, column], sort=False):
+    for place, group in long.groupby(keys, sort=False):
         if len(group) > 1:
             differing = [key for key in KEYS if key in group and group[key].nunique() > 1]
             values = ", ".join(dict.fromkeys(group[differing[0]].astype(str)))
@@ -165,7 +104,24 @@ def _over_seeds(table: pd.DataFrame, name: str, title: str, rows: Sequence[str],
                 f"{len(group)} numbers would stand at {', '.join(map(str, place))}: they differ in {', '.join(differing)} "
                 f"({cut(values)}); add it to the rows, or choose one with --where {differing[0]}=…"
             )
-    return SeedTable(name, title, tuple(rows), column, long)
+    seeds = int(long["n_seeds"].mode().iloc[-1])  # that most numbers rest on, of equally many the larger
+    words = {"measure": measure_label, "quantity": quantity_label}
+    texts = long.assign(text=[_text(row, seeds) for row in long.to_dict("records")])
+    texts[keys] = pd.DataFrame({key: long[key].astype(str).map(words.get(key, str)) for key in keys})
+    wide = texts.set_index(keys)["text"].unstack(sort=False).fillna(ABSENT).reset_index()
+    spread = f"mean ± standard deviation (n - 1) over {seeds} seeds" if seeds > 1 else "one seed, so no spread"
+    note = f"{title}: {spread}. (n = …): another number of seeds where it is defined. {ABSENT}: not measured."
+    grid = Grid(title, tuple(wide), tuple(wide.itertuples(index=False, name=None)), len(rows), note)
+    return SeedTable(name, grid, long[[*keys, "mean", "std", "n_seeds", "n_undefined"]])
+
+
+def _text(row: Mapping, seeds: int) -> str:
+    """ "0.512 ± 0.012", without a spread of a single seed and with the number of seeds where it is not the usual one."""
+    defined = row["n_seeds"] - row["n_undefined"]
+    if not defined:
+        return UNDEFINED
+    text = short_number(row["mean"]) + (f" ± {short_number(row['std'])}" if defined > 1 else "")
+    return text if defined == seeds else f"{text} (n = {defined})"
 
 
 def overview(cells: Sequence[Cell]) -> list[SeedTable]:

@@ -1,60 +1,44 @@
-"""How a report's sections are declared; `render` makes frames, the page and its sentences of the declarations.
+"""How a report's sections are declared, and what is made of the declarations: frames, tables of the page and sentences.
 
 A section names the columns of a record that it reads and its numbers per text. Each number has rows in the generic table
 `summary`, read as its `Quantity` declares. A section has tables of its own only for what that table cannot show. N: texts
 of a cell.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import wraps
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attnfaith.reporting.cells import Cell, measure_label, quantity_label, split_cells
-from attnfaith.reporting.figures import Drawing
-from attnfaith.reporting.html import Grid
-from attnfaith.stats import estimate, mean
+from attnfaith.reporting.cells import CELL, Cell, measure_label, name_class, per_cell, quantity_label, split_cells
+from attnfaith.reporting.charts import Chart
+from attnfaith.reporting.tables import Grid, differing, format_number, number_with_interval, short_number
+from attnfaith.stats import estimate
+from attnfaith.support.errors import counted
 
 
 Row = Mapping[str, object]
+WHOLE = "summary"
+"""The table that holds every number per text."""
+ENDS = ("", "_ci_low", "_ci_high")
+SUMMARY = ("section", "quantity", "beyond", "n", "n_undefined", "mean", "ci_low", "ci_high")
+SUMMARY += tuple(f"{name}{end}" for name in ("median", "share_beyond") for end in ENDS)
+CLASS_COLUMN = "class"
+"""The column of predicted classes; the page writes their names beside their numbers."""
+MOST_CLASSES = 12  # with rows of their own in the tables of the page
 
 
 # ---------- numbers
-
-
-def per_cell(make: Callable) -> Callable:
-    """Compute a function of a cell (and of further arguments) once: tables, figures and sentences share its result."""
-    cached: WeakKeyDictionary[Cell, dict] = WeakKeyDictionary()
-
-    @wraps(make)
-    def remembered(cell: Cell, *more: object):
-        results = cached.setdefault(cell, {})
-        if more not in results:
-            results[more] = make(cell, *more)
-        return results[more]
-
-    return remembered
-
-
-def cells_of(record: "pa.Table | Sequence[Cell]") -> Sequence[Cell]:
-    """The cells of a record; cells as they are."""
-    return split_cells(record) if isinstance(record, pa.Table) else record
 
 
 def counts(values: np.ndarray) -> dict[str, int]:
     """How many of the values [N] are defined, n, and how many are not, n_undefined."""
     undefined = int(np.isnan(values).sum())
     return {"n": len(values) - undefined, "n_undefined": undefined}
-
-
-def plain(**numbers: np.ndarray) -> dict[str, float]:
-    """The mean of each of several arrays [N], NaN left out and NaN of nothing, without an interval."""
-    return {name: mean(values[~np.isnan(values)]) for name, values in numbers.items()}
 
 
 def main(name: str, values: np.ndarray, interval: Callable | None = None) -> dict[str, float]:
@@ -89,23 +73,18 @@ class Quantity:
         return row | estimate("share_beyond", defined > self.above if self.below is None else defined < self.below)
 
 
-ENDS = ("", "_ci_low", "_ci_high")
-SUMMARY = ("section", "quantity", "beyond", "n", "n_undefined", "mean", "ci_low", "ci_high")
-SUMMARY += tuple(f"{name}{end}" for name in ("median", "share_beyond") for end in ENDS)
-
-
-# ---------- declarations
+# ---------- tables
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Table:
     """A table of all cells that have its rows.
 
-    name: of its files. rows: of one cell, each {column: value}, without the columns that name the cell; all have the same
-    columns. headings: of the page, {column: heading, or heading and a function of the row that words it}; a number
-    under "… [95 % interval]" has that of ci_low and ci_high, and other undefined numbers are a dash. heads: how many of
-    them name a row. caption: on the page; "" of a table in files only. grid: the page's form of the frame, where `headings`
-    do not declare it.
+    name: of its files. rows: of one cell, each {column: value}, without the columns that name the cell. headings: of the
+    page, {column: heading, or heading and a function of the row that words it}; a number under "… [95 % interval]" has that
+    of ci_low and ci_high, and other undefined numbers are a dash. heads: how many of them name a row. caption: on the page;
+    "" of a table in files only. across: of a table whose statistics stand one below the other and whose cells side by side,
+    the statistics that every cell has in words; those of a class are "<start>class_<number>", with the start in words.
     """
 
     name: str
@@ -114,7 +93,73 @@ class Table:
     heads: int = 1
     caption: str = ""
     note: str = ""
-    grid: Callable[[pd.DataFrame, Sequence[Cell]], Grid] | None = None
+    across: Mapping[str, str] = field(default_factory=dict)
+
+    def frame(self, cells: Sequence[Cell]) -> pd.DataFrame:
+        """The table of these cells, each row with the columns that name its cell first."""
+        lines = [{**cell.heading, **row} for cell in cells for row in rows(cell, self)]
+        return pd.DataFrame(lines) if lines else pd.DataFrame(columns=[*CELL, *self.headings])
+
+    def grid(self, frame: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
+        """The table for reading. Of many classes it has the MOST_CLASSES that are predicted most often."""
+        names, note = cells[0].class_names if len({cell.class_names for cell in cells}) == 1 else (), self.note
+        shown: set[str] = set()
+        if self.across or CLASS_COLUMN in self.headings:
+            predicted = Counter(range(max(cell.probs.shape[1] for cell in cells)))
+            predicted.update(number for cell in cells for number in cell.predicted.tolist())
+            shown = {str(number) for number, _ in predicted.most_common(MOST_CLASSES)}
+            if len(shown) < len(predicted):
+                note += f" Of {len(predicted)} classes the {len(shown)} predicted most often are shown; the files hold all."
+        keys, stem = differing(frame, CELL), f"tables/{self.name}"
+        if self.across:
+            columns = [" · ".join(str(row[key]) for key in keys) or "value" for row in frame.to_dict("records")]
+            lines = [
+                (statistic(name, self.across, names), *map(format_number, frame[name]))
+                for name in frame
+                if name in self.across or ("class_" in name and name.rpartition("_")[2] in shown)
+            ]
+            return Grid(self.caption, ("", *columns), tuple(lines), 1, note, stem)
+        heads = list(self.headings)[: self.heads]
+        columns = {
+            name: (heading, None) if isinstance(heading, str) else heading
+            for name, heading in self.headings.items()
+            if name in heads or (name in frame and frame[name].notna().any())
+        }
+
+        def text(row: Row, name: str) -> str:
+            heading, words = columns[name]
+            if words:
+                return words(row)
+            if name == CLASS_COLUMN:
+                return name_class(row[name], names)
+            return number_with_interval(row, name) if "[95 %" in heading else _number(row[name])
+
+        lines = [
+            (*(str(row[key]) for key in keys), *(text(row, name) for name in columns))
+            for row in frame.to_dict("records")
+            if row.get(CLASS_COLUMN, "overall") in ("overall", *shown)
+        ]
+        headings = (*keys, *(heading for heading, _ in columns.values()))
+        return Grid(self.caption, headings, tuple(lines), len(keys) + len(heads), note, stem)
+
+
+@per_cell
+def rows(cell: Cell, table: Table) -> list[Row]:
+    """The rows of a table on one cell, computed once; without the columns that name the cell."""
+    return list(table.rows(cell))
+
+
+def statistic(name: str, words: Mapping[str, str], class_names: tuple[str, ...]) -> str:
+    """A statistic in words, such as "F1, class 0 negative" of "f1_class_0"."""
+    start, of_class, number = name.partition("class_")
+    return words.get(start, start) + name_class(number, class_names) if of_class else words.get(name, name)
+
+
+def _number(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int | np.integer) else format_number(value, "–")
+
+
+# ---------- sections
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -122,13 +167,13 @@ class Section:
     """The part of a report about one experiment.
 
     name: by which a study asks for it. place: on the page, small first, within the chapter, "measures" or "interventions",
-    that holds its sentences and figure. needs: columns that a cell must hold; one_of: of these at least one. uses: patterns
+    that holds its sentences and chart. needs: columns that a cell must hold; one_of: of these at least one. uses: patterns
     of further columns of one number per text that it reads.
     per_text: numbers per text, {name: [N] float64}, NaN undefined; without it the columns that `quantities` names.
     compared: patterns of the numbers that cells are compared by. quantities: how they are read, by name or pattern.
     caption, note: of the rows of `summary` on the page; "" where tables of its own show them.
-    lead: names of the numbers that have a sentence on the page, or a function of the cell that gives them. sentences: a
-    function of the cell that makes others.
+    chart: of a cell; None where it has none. lead: names of the numbers that have a sentence on the page, or a function of
+    the cell that gives them. words: a function of the cell that makes other sentences.
     """
 
     name: str
@@ -143,9 +188,9 @@ class Section:
     caption: str = ""
     note: str = ""
     tables: tuple[Table, ...] = ()
-    figure: Drawing | None = None
+    chart: Callable[[Cell], Chart | None] = lambda cell: None
     lead: "tuple[str, ...] | Callable[[Cell], Iterable[str]]" = ()
-    sentences: Callable[[Cell], Iterable[str]] | None = None
+    words: Callable[[Cell], Iterable[str]] | None = None
 
     def applies(self, cell: Cell) -> bool:
         """Whether the cell holds what the section needs."""
@@ -176,6 +221,61 @@ class Section:
         """Its rows of `summary` on one cell by quantity, computed once, without the columns that name the cell."""
         return _summary(cell, self)
 
+    def frames(self, cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
+        """Its own tables of those cells that it applies to, by file name, without tables that have no row."""
+        cells = [cell for cell in cells if self.applies(cell)]
+        tables = {table.name: table.frame(cells) for table in self.tables}
+        return {name: table for name, table in tables.items() if len(table)}
+
+    def grids(self, tables: Mapping[str, pd.DataFrame], cells: Sequence[Cell]) -> list[Grid]:
+        """Its tables on the page: its rows of `summary`, and its own. tables: all frames by name."""
+        grids = []
+        if self.caption and WHOLE in tables and (tables[WHOLE]["section"] == self.name).any():
+            grids.append(self._summary_grid(tables[WHOLE][tables[WHOLE]["section"] == self.name]))
+        own = [table for table in self.tables if table.name in tables and table.caption]
+        return grids + [table.grid(tables[table.name], cells) for table in own]
+
+    def _summary_grid(self, table: pd.DataFrame) -> Grid:
+        keys, bounds = differing(table, CELL), table["beyond"].any()
+        medians = bounds or not table["mean"].between(0, 1).all()
+        lines = []
+        for row in table.to_dict("records"):
+            line = [*(str(row[key]) for key in keys), self.quantity(row["quantity"]).label]
+            line += [_number(row["n"]), _number(row["n_undefined"]), number_with_interval(row, "mean")]
+            line += [_number(row["median"])] if medians else []
+            share = row["share_beyond"]
+            line += ["–" if np.isnan(share) else f"{share:.1%} {row['beyond']}"] if bounds else []
+            lines.append(tuple(line))
+        columns = [*keys, "mean over texts of", "texts", "undefined", "mean [95 % interval]"]
+        columns += ["median"] * medians + ["beyond"] * bounds
+        return Grid(self.caption, tuple(columns), tuple(lines), len(keys) + 1, self.note, f"tables/{WHOLE}")
+
+    def sentences(self, cell: Cell) -> list[str]:
+        """Its sentences on a cell; none where it does not apply."""
+        if not self.applies(cell):
+            return []
+        if self.words:
+            return list(self.words(cell))
+        rows = self.summary(cell)
+        names = self.lead(cell) if callable(self.lead) else self.lead
+        return [self._sentence(rows[name]) for name in names if name in rows]
+
+    def _sentence(self, row: Row) -> str:
+        start = f"{self.caption or self.tables[0].caption}: {self.quantity(row['quantity']).label}"
+        if not row["n"]:
+            return f"{start} is undefined for all texts ({row['n_undefined']:,})."
+        beyond = f", {row['beyond']} in {row['share_beyond']:.0%} of them" if row["beyond"] else ""
+        undefined = f" Left out because it is undefined: {row['n_undefined']:,}." if row["n_undefined"] else ""
+        number = f"{short_number(row['mean'])}{interval_in_words(row)}"
+        return f"{start} {number} on average over {counted(row['n'])}{beyond}.{undefined}"
+
+
+@per_cell
+def chart_of(cell: Cell, section: Section) -> Chart | None:
+    """A section's chart of a cell, made once; None where it does not apply or nothing is drawn."""
+    chart = section.chart(cell) if section.applies(cell) else None
+    return chart if chart and chart.bars else None
+
 
 @per_cell
 def _summary(cell: Cell, section: Section) -> dict[str, Row]:
@@ -184,3 +284,25 @@ def _summary(cell: Cell, section: Section) -> dict[str, Row]:
         quantity = section.quantity(name)
         rows[name] = {"section": section.name, "quantity": name, "beyond": quantity.beyond, **quantity.summary(values)}
     return rows
+
+
+def interval_in_words(row: Row) -> str:
+    """ " (95 % interval 0.100 to 0.150)" of a row with ci_low and ci_high, for behind the number; "" where undefined."""
+    low, high = row["ci_low"], row["ci_high"]
+    return "" if np.isnan(low) else f" (95 % interval {low:.3f} to {high:.3f})"
+
+
+def cells_of(record: "pa.Table | Sequence[Cell]") -> Sequence[Cell]:
+    """The cells of a record; cells as they are."""
+    return split_cells(record) if isinstance(record, pa.Table) else record
+
+
+def summary(cells: Sequence[Cell], sections: Iterable[Section]) -> pd.DataFrame:
+    """`summary` of the sections: a row for each number per text of each cell.
+
+    n: texts with a value; n_undefined: the others, which are in no number. mean with ci_low and ci_high, median,
+    share_beyond of the bound that `beyond` names: each with its 95 % interval over texts (`stats.interval_of`).
+    """
+    sections = list(sections)
+    lines = [{**cell.heading, **row} for cell in cells for section in sections for row in section.summary(cell).values()]
+    return pd.DataFrame(lines, columns=[*CELL, *SUMMARY])

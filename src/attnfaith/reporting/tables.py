@@ -1,7 +1,11 @@
-"""Tables as files and for reading: spread over seeds, Markdown, CSV and parquet. An undefined number is NaN, never 0."""
+"""Tables: for reading on pages, in terminals and documents (`Grid`), as files, and over seeds. An undefined number is NaN,
+never 0.
+"""
 
 import io
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +13,74 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attnfaith.reporting.errors import ReportError
-from attnfaith.support.escaping import csv_frame, markdown_table, printable
+from attnfaith.reporting.cells import ReportError
+from attnfaith.support.escaping import csv_frame, latex, markdown, markdown_table, printable
 from attnfaith.support.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of text. The first `heads` columns name the row. stem: of its files, as seen from the page."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    heads: int
+    note: str = ""
+    stem: str = ""
+
+    def formatted(self, kind: str) -> str:
+        """The table and its note as "text" for a terminal, "markdown", or "latex" for booktabs."""
+        if kind == "markdown":
+            table = markdown_table(
+                [self.columns, *self.rows], numeric=[place >= self.heads for place in range(len(self.columns))]
+            )
+            return table + (f"\n{markdown(self.note)}\n" if self.note else "")
+        frame = pd.DataFrame(self.rows, columns=list(self.columns))
+        if kind == "latex":
+            columns = "l" * self.heads + "r" * (len(self.columns) - self.heads)
+            table = frame.map(latex).rename(columns=latex).to_latex(index=False, escape=False, column_format=columns)
+            return f"% {' '.join(self.note.split())}\n{table}"
+        return f"{as_text(frame.set_index(list(self.columns[: self.heads])), None)}\n\n{self.note}\n"
+
+
+# ---------- numbers
+
+
+def format_number(value: object, undefined: str = "undefined") -> str:
+    """A value for reading: floats with three decimals, NaN as `undefined`, others as they are."""
+    if isinstance(value, str):
+        return value
+    if pd.isna(value):
+        return undefined
+    return f"{round(value, 3) + 0.0:.3f}" if isinstance(value, float | np.floating) else str(value)  # never -0.000
+
+
+def short_number(value: float, sign: str = "-") -> str:
+    """Three decimals; a small number that they would not show as 7.2e-05; NaN as "undefined". sign: "+" shows both signs."""
+    if np.isnan(value):
+        return "undefined"
+    return f"{value:{sign}.1e}" if 0 < abs(value) < 0.0005 else f"{value + 0.0:{sign}.3f}"
+
+
+def signed(value: float) -> str:
+    """ "−0.12"; "undefined" of NaN."""
+    return "undefined" if np.isnan(value) else f"{round(float(value), 2) + 0.0:.2f}".replace("-", "−")
+
+
+def number_with_interval(row: Mapping[str, object], name: str) -> str:
+    """ "0.123 [0.100, 0.150]" of a row with ci_low and ci_high; "undefined" where the number is."""
+    if np.isnan(row[name]) or np.isnan(row["ci_low"]):
+        return format_number(row[name])
+    return f"{format_number(row[name])} [{format_number(row['ci_low'])}, {format_number(row['ci_high'])}]"
+
+
+def differing(df: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Columns that tell the rows of the table apart."""
+    return [name for name in names if name in df.columns and df[name].nunique(dropna=False) > 1]
+
+
+# ---------- over seeds
 
 
 def seed_summary(table: pd.DataFrame) -> pd.DataFrame:
@@ -47,18 +116,7 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     return seed_summary(table[[*names, "seed", *numbers]].astype(dict.fromkeys(names, str)))
 
 
-def format_number(value: object) -> str:
-    """A value for reading: floats with three decimals, NaN as "undefined", integers with no decimals."""
-    if pd.isna(value):
-        return "undefined"
-    return f"{round(value, 3) + 0.0:.3f}" if isinstance(value, float | np.floating) else str(value)  # never -0.000
-
-
-def short_number(value: float, sign: str = "-") -> str:
-    """Three decimals; a small number that they would not show as 7.2e-05; NaN as "undefined". sign: "+" shows both signs."""
-    if np.isnan(value):
-        return "undefined"
-    return f"{value:{sign}.1e}" if 0 < abs(value) < 0.0005 else f"{value + 0.0:{sign}.3f}"
+# ---------- files
 
 
 def as_text(table: pd.DataFrame, width: int | None = 100) -> str:
@@ -75,12 +133,19 @@ def to_markdown(df: pd.DataFrame) -> str:
     return markdown_table([list(df.columns), *rows], numeric=numeric)
 
 
-def save_table(df: pd.DataFrame, stem: str | os.PathLike) -> list[Path]:
-    """Write a table as `stem`.csv and `stem`.parquet (full precision) and `stem`.md (for reading); returns the paths. In CSV
-    an undefined number is NaN.
+def table_files(df: pd.DataFrame, stem: str) -> dict[str, bytes]:
+    """A table as the files `stem`.csv and `stem`.parquet, in full precision, and `stem`.md, for reading. In CSV an undefined
+    number is NaN.
     """
-    stem = Path(stem)
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_pandas(df, preserve_index=False), buffer)
-    contents = {".csv": csv_frame(df).encode(), ".md": to_markdown(df).encode(), ".parquet": buffer.getvalue()}
-    return [write_atomically(stem.with_name(stem.name + suffix), content) for suffix, content in contents.items()]
+    return {
+        f"{stem}.csv": csv_frame(df).encode(),
+        f"{stem}.md": to_markdown(df).encode(),
+        f"{stem}.parquet": buffer.getvalue(),
+    }
+
+
+def save_table(df: pd.DataFrame, stem: str | os.PathLike) -> list[Path]:
+    """Write the files of `table_files`; returns their paths."""
+    return [write_atomically(path, content) for path, content in table_files(df, os.fspath(stem)).items()]

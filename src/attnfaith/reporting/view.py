@@ -14,8 +14,8 @@ from attnfaith import record as records
 from attnfaith.reporting.cells import describe, measure_label, one_cell
 from attnfaith.reporting.heatmap import direction_of, visible
 from attnfaith.reporting.html import PageFile, packed, script, template
-from attnfaith.reporting.links import PREFIX
 from attnfaith.reporting.notebook import row_of
+from attnfaith.reporting.sections.alignment import PREFIX
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
 from attnfaith.support.escaping import printable, script_data
 

@@ -152,5 +152,5 @@ def _print_results(path: Path, folder: Path, recipe: Recipe) -> None:
         accuracy = accuracy_in_words(cell)
         if accuracy:
             print(printable(f"{cell.heading['dataset']} {cell.heading['split']}: {accuracy}"))
-        answer = verdict([cell.of_inputs])
+        answer = verdict([cell])
         print(printable(f"attention: {answer.headline}. {answer.reason}"))

@@ -7,8 +7,7 @@ import pandas as pd
 
 from attnfaith import recipes
 from attnfaith.recipes import Recipe
-from attnfaith.reporting.analysis import StudyError
-from attnfaith.reporting.study import DEFAULT, analyse, check_names
+from attnfaith.reporting.analysis import DEFAULT, StudyError, analyse, check_names
 from attnfaith.study.execute import CONTROL, run_cells
 from attnfaith.study.plan import Cell, cells, check_distinct, choose, complete
 from attnfaith.study.results import cells_table, write_page, write_provenance, write_tables

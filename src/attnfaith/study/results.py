@@ -18,15 +18,20 @@ import pyarrow.parquet as pq
 from attnfaith import record
 from attnfaith.recipes import Recipe
 from attnfaith.reporting import save_figure, save_table
-from attnfaith.reporting.analysis import Analysis
+from attnfaith.reporting.analysis import (
+    DEFAULT,
+    Analysis,
+    analyse,
+    check_identities,
+    study_figures,
+    study_tables,
+)
 from attnfaith.reporting.cells import Cell as MeasuredCell
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.html import template
 from attnfaith.reporting.seed_tables import FORMATS, overview
-from attnfaith.reporting.study import DEFAULT, analyse, check_identities, study_figures, study_tables
 from attnfaith.study.plan import Cell, complete
 from attnfaith.support.errors import counted
-from attnfaith.support.escaping import markdown_table
 from attnfaith.support.files import RECORD, STATE, is_locked, read_object, write_atomically
 
 
@@ -79,8 +84,7 @@ def write_tables(
     analysis = analyse(study, measured, tables)
     texts = {**analysis.texts}
     for name, grid in analysis.grids.items():
-        numeric = [place >= grid.heads for place in range(len(grid.columns))]
-        texts[f"{name}.md"] = markdown_table([grid.columns, *grid.rows], numeric=numeric)
+        texts[f"{name}.md"] = grid.formatted("markdown")
     figures = {**study_figures(measured, names), **analysis.figures}
     tables = {**tables, **analysis.tables}
     for name, table in tables.items():

@@ -99,6 +99,7 @@ _LATEX = {
     "τ": r"$\tau$",
     "–": "--",
     "×": r"$\times$",
+    "±": r"$\pm$",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 

@@ -1,18 +1,39 @@
-"""The sections of a report: every `Section` that a module of this folder holds under a name of its own."""
+"""The sections of a report: every `Section` that a module of this folder holds under a name of its own, and one of all other
+numbers that a record holds for each text.
+"""
 
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
-from attnfaith.reporting import render
+from attnfaith import record as records
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.figures import Drawing
-from attnfaith.reporting.spec import Section
+from attnfaith.reporting.spec import WHOLE, Section, summary
+
+
+def _other_columns(cell: Cell) -> dict[str, np.ndarray]:
+    """The scalar columns of a cell that are no common column of records and that no other section reads, [N]."""
+    others = [section for section in registry().values() if section is not COLUMNS]
+    common = {*records.COLUMNS, *records.IDENTITY_COLUMNS}
+    fields = [part for part in cell.table.schema if pa.types.is_floating(part.type) or pa.types.is_integer(part.type)]
+    names = [part.name for part in fields if part.name not in common]
+    return {name: cell.column(name) for name in names if not any(section.reads(name) for section in others)}
+
+
+COLUMNS = Section(
+    name="columns",
+    place=95,
+    per_text=_other_columns,
+    compared=(),
+    caption="Other numbers",
+    note="Numbers that a measure stored for each text and that no section above reads, under the names of their columns.",
+)
 
 
 @functools.cache
@@ -20,7 +41,8 @@ def registry() -> dict[str, Section]:
     """Every section by its name, in the order of the page."""
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     declared = [value for module in modules for value in vars(module).values() if isinstance(value, Section)]
-    return {section.name: section for section in sorted(declared, key=lambda section: (section.place, section.name))}
+    ordered = sorted([*declared, COLUMNS], key=lambda section: (section.place, section.name))
+    return {section.name: section for section in ordered}
 
 
 def of_cell(cell: Cell) -> list[Section]:
@@ -42,13 +64,6 @@ def numbers(cell: Cell) -> dict[str, np.ndarray]:
 def frames(cells: Sequence[Cell], names: Sequence[str] | None = None) -> dict[str, pd.DataFrame]:
     """Every table of the named sections, of all unless some are named, that has rows, by file name."""
     chosen = [registry()[name] for name in (registry() if names is None else names)]
-    tables = {name: table for section in chosen for name, table in render.frames(section, cells).items()}
-    summary = render.summary(cells, chosen)
-    return tables | ({render.WHOLE: summary} if len(summary) else {})
-
-
-def figures(cell: Cell) -> Iterator[tuple[str, Drawing]]:
-    """The name of each section with a figure of the cell, and its declaration."""
-    for section in of_cell(cell):
-        if section.figure and section.figure.when(cell):
-            yield section.name, section.figure
+    tables = {name: table for section in chosen for name, table in section.frames(cells).items()}
+    whole = summary(cells, chosen)
+    return tables | ({WHOLE: whole} if len(whole) else {})

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
-from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.figures import Drawing
-from attnfaith.reporting.spec import Quantity, Section, per_cell
+from attnfaith.reporting.cells import Cell, per_cell
+from attnfaith.reporting.charts import text_chart
+from attnfaith.reporting.spec import Quantity, Section
 
 
 EXACT, SEARCH = "adversary_exact_jsd", "adversary_search_attention"
@@ -47,17 +47,15 @@ def ways(cell: Cell) -> list[Way]:
 
 def _stored(cell: Cell) -> Iterator[Way]:
     epsilons = cell.rows("adversary_exact_epsilon")
-    certainty = np.array(cell.table.column("adversary_exact_certainty").to_pylist(), dtype=object)
     columns = {name: cell.rows(f"adversary_exact_{name}") for name in ("jsd", "bound", "one_token")}
     for epsilon in np.unique(np.concatenate(epsilons)):
-        values = {name: np.full(len(cell), np.nan) for name in columns}
-        for text, own in enumerate(epsilons):
-            for place in np.flatnonzero(own == epsilon):
-                for name, rows in columns.items():
-                    values[name][text] = rows[text][place]
+        values = {
+            name: np.array([row[own == epsilon][-1] if epsilon in own else np.nan for row, own in pairs], np.float64)
+            for name, pairs in ((name, zip(rows, epsilons, strict=True)) for name, rows in columns.items())
+        }
         jsd, one_token = values.pop("jsd"), values["one_token"]
         values["one_token"] = np.where(np.isnan(one_token), np.nan, one_token > 0)
-        yield Way("exact", float(epsilon), jsd, values | {"exact": np.where(np.isnan(jsd), np.nan, certainty == "exact")})
+        yield Way("exact", float(epsilon), jsd, values | {"exact": cell.is_exact("adversary_exact", ~np.isnan(jsd))})
 
 
 def _searched(cell: Cell, exact: dict[float, np.ndarray]) -> Iterator[Way]:
@@ -114,14 +112,14 @@ SECTION = Section(
     "of its restarts within ε, a lower bound. Exact: a closed form, the maximum where that is proved, else the best "
     "attention found. Bound: none exceeds it. One token: texts where one token given all weight keeps the prediction. "
     "Feasible: share of the restarts within ε. Reached: share of the exact JSD. Undefined: texts of fewer than two tokens.",
-    figure=Drawing(
+    chart=lambda cell: text_chart(
         name="adversary_jsd",
         title="How far attention can go and keep the prediction",
-        values=lambda cell: {f"{way.method}, ε = {way.epsilon:g}": way.jsd for way in strictest(cell)},
-        axis="JSD between the model's and the adversarial attention (nats)",
-        bounds=(0, float(np.log(2))),
-        caption="How far from the model’s own an attention can be that keeps the prediction. At ln 2, the right edge, it "
-        "shares no weight with it. What a search finds is a lower bound.",
+        axis="JSD between the model’s and the adversarial attention (nats)",
+        values={f"{way.method}, ε = {way.epsilon:g}": way.jsd for way in strictest(cell)},
+        ticks=(0.0, float(np.log(2)) / 2, float(np.log(2))),
+        why="At ln 2, the right edge, the other attention shares no weight with the model’s own. What a search finds is a "
+        "lower bound.",
     ),
     lead=lambda cell: [way.name for way in strictest(cell)],
 )

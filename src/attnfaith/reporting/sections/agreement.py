@@ -5,40 +5,38 @@ Undefined for a text of fewer than two tokens, or where all scores of one of the
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
-from attnfaith.reporting.cells import Cell, main_measures, measure_label, pair_name
-from attnfaith.reporting.figures import RANGES, Drawing
-from attnfaith.reporting.html import CLASS_COLUMN
-from attnfaith.reporting.render import frame
-from attnfaith.reporting.spec import Quantity, Row, Section, Table, cells_of, per_cell
+from attnfaith.reporting.cells import Cell, main_measures, measure_label, pair_name, per_cell
+from attnfaith.reporting.charts import ATTENTION, INK, SHARES, TAUS, Bar, Chart, bar
+from attnfaith.reporting.sections import saliency
+from attnfaith.reporting.spec import Quantity, Row, Section, Table, cells_of, rows
 from attnfaith.stats import t_interval
 
 
 NO_MEASURE = "The record holds no importance measure, so agreement with attention was not measured."
 ALIKE = 0.999  # tau of rankings that differ by rounding only
+TAU = "tau attention–"
 
 
 @per_cell
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """Tau of attention with each measure of the cell, [N] in -1..1: "tau attention–gradient", ..."""
-    return {f"tau {pair_name('attention', name)}": cell.tau("attention", name) for name in cell.measures}
+    return {f"{TAU}{name}": cell.tau("attention", name) for name in cell.measures}
 
 
 def _rows(cell: Cell) -> Iterator[Row]:
-    for first, second in cell.pairs:
-        by_class = agreement(cell.scores(first), cell.scores(second), cell.predicted)
-        for name, summary in by_class.items():
+    pairs = [("attention", name) for name in cell.measures]
+    if {"gradient", "leave_one_out"} <= set(cell.measures):
+        pairs.append(("gradient", "leave_one_out"))
+    for first, second in pairs:
+        for name, summary in agreement(cell.scores(first), cell.scores(second), cell.predicted).items():
             yield {"pair": pair_name(first, second), "class": name, **summary}
-
-
-def pair_label(row: Row) -> str:
-    """A row's pair for reading: "attention – leave-one-out"."""
-    return " – ".join(measure_label(name) for name in row["pair"].split("–"))
 
 
 TABLE = Table(
@@ -46,8 +44,8 @@ TABLE = Table(
     rows=_rows,
     heads=2,
     headings={
-        "pair": ("pair", pair_label),
-        "class": CLASS_COLUMN,
+        "pair": ("pair", lambda row: " – ".join(map(measure_label, row["pair"].split("–")))),
+        "class": "predicted class",
         "n": "texts",
         "n_undefined": "undefined",
         "tau_mean": "mean τ [95 % interval]",
@@ -70,29 +68,79 @@ def agreement_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
     with leave-one-out. Classes: "overall", then "0", "1", ... as the model predicted them. Numbers: those of
     `rank_agreement.agreement`.
     """
-    return frame(TABLE, cells_of(record))
+    return TABLE.frame(cells_of(record))
 
 
 def side_by_side(cells: Sequence[Cell]) -> list[str]:
     """The range of mean tau over several cells, a sentence for each measure."""
-    cells = [cell for cell in cells if SECTION.applies(cell)]
+    taus: dict[str, list[float]] = {}
+    for cell in filter(SECTION.applies, cells):
+        for name, row in SECTION.summary(cell).items():
+            taus.setdefault(name.removeprefix(TAU), []).append(row["mean"])
     sentences = []
-    for name in dict.fromkeys(name for cell in cells for name in cell.measures):
-        taus = [
-            SECTION.summary(cell)[f"tau {pair_name('attention', name)}"]["mean"] for cell in cells if name in cell.measures
-        ]
-        defined = [tau for tau in taus if not np.isnan(tau)]
-        words = f"lies between {min(defined):.2f} and {max(defined):.2f}" if defined else "is undefined in all cells"
+    for name, means in taus.items():
+        undefined = np.isnan(means).all()
+        words = (
+            "is undefined in all cells" if undefined else f"lies between {np.nanmin(means):.2f} and {np.nanmax(means):.2f}"
+        )
         sentences.append(f"attention – {measure_label(name)}: mean Kendall’s τ {words}.")
     return sentences or [NO_MEASURE]
 
 
-def taus(cell: Cell) -> dict[str, np.ndarray]:
-    """Tau [N] of attention with each measure and of the two importance measures, by label."""
-    return {
-        measure_label(second if first == "attention" else pair_name(first, second)): cell.tau(first, second)
-        for first, second in cell.pairs
-    }
+@per_cell
+def agreement_chart(cell: Cell) -> Chart | None:
+    """Tau of attention with each measure of inputs, the best first, each with its texts as a small histogram. A measure that
+    orders every text as attention does is named and not drawn. None without a measure of inputs.
+    """
+    if not cell.inputs:
+        return None
+    summaries, bars, alike = SECTION.summary(cell), [], []
+    means = {name: summaries[f"{TAU}{name}"]["mean"] for name in cell.inputs}
+    for name in sorted((name for name in means if not np.isnan(means[name])), key=lambda name: -means[name]):
+        tau, row = cell.tau("attention", name), summaries[f"{TAU}{name}"]
+        if np.nanmin(tau) > ALIKE:
+            alike.append(measure_label(name))
+        else:
+            bars.append(bar(measure_label(name), tau, TAUS, row["ci_low"], row["ci_high"]))
+    return Chart(
+        name="tau_by_measure",
+        title="Which measures order tokens as attention does?",
+        axis="Mean Kendall’s τ with attention, 1 the same order",
+        bars=tuple(bars),
+        chance=0.0,
+        why=f"Not drawn, because they order every text as attention does: {', '.join(alike)}." if alike else "",
+    )
+
+
+def measures_chart(cells: Sequence[Cell]) -> Chart | None:
+    """The chart of a model's records: which measure finds the words that decide, where these are known; else agreement with
+    attention. None where no measure was taken beside attention.
+    """
+    measured = [cell for cell in cells if cell.inputs]
+    for cell in filter(saliency.PLAUSIBILITY.applies, measured):
+        found = [row for row in rows(cell, saliency.EVIDENCE) if not np.isnan(row["auprc_mean"])]
+        if cell.heading["dataset"] in saliency.GENERATED and found:
+            found.sort(key=lambda row: -row["auprc_mean"])
+            bars = [
+                Bar(
+                    measure_label(row["scores"]),
+                    ((row["auprc_mean"], ATTENTION if row["scores"] == "attention" else INK),),
+                    row["ci_low"],
+                    row["ci_high"],
+                )
+                for row in found
+                if row["scores"] in ("attention", *cell.inputs)
+            ]
+            title, axis = "Which measure finds the tokens that decide the label?", "Average precision, 1 is best"
+            return Chart("evidence", title, axis, tuple(bars), SHARES, found[0]["random_baseline"])
+    chart = agreement_chart(measured[0]) if measured else None
+    if chart is None or not saliency.PLAUSIBILITY.applies(measured[0]):
+        return chart
+    why = (
+        "Evidence is marked in these texts. Marks of people say what convinces people, not what the model used: so "
+        "agreement is drawn, and how well each measure finds the marked tokens stands in the table of plausibility."
+    )
+    return replace(chart, why=f"{chart.why} {why}".strip())
 
 
 SECTION = Section(
@@ -102,15 +150,6 @@ SECTION = Section(
     per_text=per_text,
     quantities={"tau *": Quantity(interval=t_interval)},
     tables=(TABLE,),
-    figure=Drawing(
-        name="tau_by_measure",
-        title="Attention and each importance measure",
-        values=taus,
-        axis="Kendall's τ per text (1: same order, 0: no relation)",
-        bounds=(-1, 1),
-        mark=0,
-        caption=f"Agreement of attention with importance in single texts, and of two importance measures ({RANGES}).",
-        when=lambda cell: bool(cell.measures),
-    ),
-    lead=lambda cell: [f"tau {pair_name('attention', name)}" for name in main_measures(cell)],
+    chart=agreement_chart,
+    lead=lambda cell: [f"{TAU}{name}" for name in main_measures(cell)],
 )

@@ -3,9 +3,9 @@
 import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
-from attnfaith.reporting.cells import Cell, measure_label
-from attnfaith.reporting.figures import RANGES, Drawing
-from attnfaith.reporting.spec import Quantity, Section, per_cell
+from attnfaith.reporting.cells import Cell, measure_label, per_cell
+from attnfaith.reporting.charts import text_chart
+from attnfaith.reporting.spec import Quantity, Section
 
 
 @per_cell
@@ -25,11 +25,6 @@ def dispersion(cell: Cell) -> dict[str, np.ndarray]:
     return values
 
 
-def entropies(cell: Cell) -> dict[str, np.ndarray]:
-    """The entropies of `dispersion`, [N], by the label of their scores."""
-    return {measure_label(name): dispersion(cell)[f"entropy {name}"] for name in ("attention", *cell.measures)}
-
-
 DISPERSION = Section(
     name="dispersion",
     place=40,
@@ -40,13 +35,11 @@ DISPERSION = Section(
     note="How evenly the tokens of a text share attention or importance: entropy over its maximum, 0 where one token has "
     "all and 1 where all have the same; support: tokens above zero; zeros: share of tokens at zero. "
     "Undefined: texts of fewer than two tokens, with all scores zero or with one below.",
-    figure=Drawing(
+    chart=lambda cell: text_chart(
         name="dispersion_by_scores",
         title="How evenly attention and importance are spread",
-        values=entropies,
-        axis="entropy of a text over its maximum (0: one token has all, 1: all have the same)",
-        bounds=(-0.02, 1.02),
-        caption=f"How evenly attention and importance are spread over the tokens of single texts ({RANGES}).",
+        axis="Entropy over its maximum, 0: one token has all, 1: all the same",
+        values={measure_label(name): dispersion(cell)[f"entropy {name}"] for name in ("attention", *cell.measures)},
     ),
 )
 

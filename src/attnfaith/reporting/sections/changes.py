@@ -6,10 +6,10 @@ Undefined for a text of fewer than two tokens.
 import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, total_variation_distance
-from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.figures import RANGES, Drawing, binned
+from attnfaith.reporting.cells import Cell, per_cell
+from attnfaith.reporting.charts import Chart, binned, text_chart
 from attnfaith.reporting.sections.erasure import RANKINGS, first_draws
-from attnfaith.reporting.spec import Quantity, Section, per_cell
+from attnfaith.reporting.spec import Quantity, Section
 
 
 # ---------- weights permuted, moved or made equal
@@ -29,13 +29,18 @@ def changes(cell: Cell, name: str) -> tuple[np.ndarray, np.ndarray]:
     return medians, flips
 
 
-def by_largest_weight(cell: Cell) -> dict[str, np.ndarray]:
+def by_largest_weight(cell: Cell) -> Chart:
     """The TVD of permuted attention by the largest weight of a text."""
     largest = np.array([row.max() if len(row) else np.nan for row in cell.attention], np.float64)
-    return binned(changes(cell, "permuted_probs")[0], largest, (0, 0.25, 0.5, 0.75), "largest weight")
+    return text_chart(
+        name="permutation_by_max_attention",
+        title="How far permuted attention moves the prediction",
+        axis="Median change of the prediction (TVD), by the largest weight",
+        values=binned(changes(cell, "permuted_probs")[0], largest, (0, 0.25, 0.5, 0.75), "largest weight"),
+    )
 
 
-def _changed(name: str, place: int, column: str, caption: str, note: str = "", figure: Drawing | None = None) -> Section:
+def _changed(name: str, place: int, column: str, caption: str, note: str = "", **fields) -> Section:
     """A section on the predictions in a column, under other attention."""
     return Section(
         name=name,
@@ -50,23 +55,12 @@ def _changed(name: str, place: int, column: str, caption: str, note: str = "", f
         caption=caption,
         note="Per text, the total variation distance between the prediction and the changed one: 0 no change, 1 another "
         "decision with certainty; of several draws the median. Undefined: texts of fewer than two tokens." + note,
-        figure=figure,
         lead=(f"{name}_tvd", f"{name}_flips"),
+        **fields,
     )
 
 
-PERMUTATION = _changed(
-    *("permutation", 50, "permuted_probs", "Permuted attention"),
-    figure=Drawing(
-        name="permutation_by_max_attention",
-        title="Permuted attention",
-        values=by_largest_weight,
-        axis="median change of the prediction (TVD)",
-        bounds=(-0.02, 1.02),
-        caption="How far the prediction moves when the weights of a text are permuted, by how much weight one token has "
-        f"({RANGES}).",
-    ),
-)
+PERMUTATION = _changed("permutation", 50, "permuted_probs", "Permuted attention", chart=by_largest_weight)
 MAP_PERMUTATION = _changed(
     *("map_permutation", 51, "map_permuted_probs", "Permuted attention maps"),
     " The weights on tokens are in another order, the same in all rows and heads of the changed layers.",
@@ -203,8 +197,7 @@ def aopc_limits(cell: Cell) -> dict[str, np.ndarray]:
             width = np.where(high - low > ALIKE, high - low, np.nan)
             for name, aopc in zip(cell.shared(f"{removal}_measures"), cell.stacked(f"{removal}_aopc").T, strict=True):
                 numbers |= {f"{start}naopc_{name}": (aopc - low) / width, f"{start}aopc_{name}": aopc}
-            exact = np.array(cell.table.column(f"{removal}_certainty").to_pylist()) == "exact"
-            limits = {"low": low, "high": high, "exact": np.where(np.isnan(low), np.nan, exact)}
+            limits = {"low": low, "high": high, "exact": cell.is_exact(removal, ~np.isnan(low))}
             numbers |= {f"{start}aopc_limit_{end}": values for end, values in limits.items()}
     return numbers
 

@@ -8,9 +8,9 @@ first changes. Undefined for a text of fewer than two tokens. N: texts of a cell
 import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, jensen_shannon_divergence
-from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.figures import Drawing
-from attnfaith.reporting.spec import Quantity, Section, per_cell
+from attnfaith.reporting.cells import Cell, per_cell
+from attnfaith.reporting.charts import Chart, text_chart
+from attnfaith.reporting.spec import Quantity, Section
 
 
 RANKINGS = {"attention": "attention", "gradient": "gradient", "attention_gradient": "attention × gradient"}
@@ -77,18 +77,23 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
             parts["ratio"] = parts["fraction"] / minimum["fraction"]
         numbers |= {f"erasure_flip_{name}_{ranking}": values for name, values in parts.items()}
     if minimum:
-        exact = np.array(cell.table.column("minimal_flip_certainty").to_pylist()) == "exact"
+        minimum["exact"] = cell.is_exact("minimal_flip", cell.lengths > 1)
         numbers |= {f"minimal_flip_{name}": values for name, values in minimum.items()}
-        numbers["minimal_flip_exact"] = np.where(cell.lengths > 1, exact, np.nan)
     return numbers
 
 
-def _removed(cell: Cell) -> dict[str, np.ndarray]:
-    """The share removed of each text by label."""
-    numbers = per_text(cell)
+def removed(cell: Cell) -> Chart:
+    """The share of weights that is removed of each text until the decision changes, by the order of removal."""
     labels = {f"erasure_flip_fraction_{name}": label for name, label in ORDERS.items()}
     labels["minimal_flip_fraction"] = "smallest set"
-    return {label: numbers[name] for name, label in labels.items() if name in numbers}
+    return text_chart(
+        name="erasure_multi_weight",
+        title="Weights removed until the decision changes",
+        axis="Share of the text’s tokens removed",
+        values={labels[name]: values for name, values in per_text(cell).items() if name in labels},
+        why="Weights are set to 0 by decreasing rank, the rest renormalised, until the decision first changes: the fewer, "
+        "the better the ranking knows what the decision rests on. Texts whose decision never changes are not drawn.",
+    )
 
 
 SECTION = Section(
@@ -105,14 +110,6 @@ SECTION = Section(
     "ranking puts first (i*) than without a random other one (r), and whether the decision changes. Several: weights set "
     "to 0 by decreasing rank, the rest renormalised, until the decision first changes; shares are over texts whose decision "
     "changes. Undefined: texts of fewer than two tokens.",
-    figure=Drawing(
-        name="erasure_multi_weight",
-        title="Weights removed until the decision changes",
-        values=_removed,
-        axis="share of the text's tokens removed (undefined: never)",
-        bounds=(0, 1.02),
-        caption="Weights set to 0 by decreasing rank, the rest renormalised, until the decision first changes: the fewer, "
-        "the better the ranking knows what the decision rests on. Texts whose decision never changes are not drawn.",
-    ),
+    chart=removed,
     lead=("erasure_only_top_attention", "erasure_only_random_attention", "erasure_flip_fraction_attention"),
 )

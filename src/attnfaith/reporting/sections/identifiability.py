@@ -7,9 +7,9 @@ token. Undefined for a text of fewer than two tokens.
 
 import numpy as np
 
-from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.figures import Drawing, binned
-from attnfaith.reporting.spec import Quantity, Section, per_cell
+from attnfaith.reporting.cells import Cell, per_cell
+from attnfaith.reporting.charts import binned, text_chart
+from attnfaith.reporting.spec import Quantity, Section
 
 
 BEGIN = "identifiability_"
@@ -24,8 +24,7 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     weight that suffice.
     """
     values = {name: cell.column(BEGIN + name) for name in NUMBERS}
-    certainty = np.array(cell.table.column(f"{BEGIN}certainty").to_pylist(), dtype=object)
-    values["exact"] = np.where(np.isnan(values["tvd"]), np.nan, certainty == "exact")
+    values["exact"] = cell.is_exact("identifiability", ~np.isnan(values["tvd"]))
     columns = {"weight": cell.attention, "low": cell.rows(f"{BEGIN}low"), "high": cell.rows(f"{BEGIN}high")}
     for name, rows in columns.items():
         pairs = zip(rows, cell.attention, strict=True)
@@ -51,13 +50,11 @@ SECTION = Section(
     "the proved bound. Largest weight: of the most attended token, and the ends of its interval. Tokens that suffice: the "
     "fewest with weight in an equivalent attention that was met. Change of a logit: measured under the furthest one; it is "
     "rounding. Undefined: texts of fewer than two tokens.",
-    figure=Drawing(
+    chart=lambda cell: text_chart(
         name="identifiability_by_length",
         title="How far attention is from being determined",
-        values=lambda cell: binned(per_text(cell)[f"{BEGIN}tvd"], cell.lengths, (2, 5, 10, 20, 40, 80, 160), "tokens:"),
-        axis="TVD to the furthest attention that the model cannot tell from its own",
-        bounds=(-0.02, 1.02),
-        caption="How far an attention that the model cannot tell from its own is away, by the length of the text.",
+        axis="TVD to the furthest attention that changes nothing, by length",
+        values=binned(per_text(cell)[f"{BEGIN}tvd"], cell.lengths, (2, 5, 10, 20, 40, 80, 160), "tokens:"),
     ),
     lead=tuple(f"{BEGIN}{name}" for name in ("tvd", "weight", "low", "high")),
 )

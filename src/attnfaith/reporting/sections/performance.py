@@ -8,31 +8,29 @@ import pyarrow as pa
 
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
 from attnfaith.metrics.classification import classification_scores
-from attnfaith.reporting.cells import CELL, Cell, name_class
-from attnfaith.reporting.html import MOST_CLASSES, Grid, differing, largest_classes
-from attnfaith.reporting.render import frame
-from attnfaith.reporting.spec import Quantity, Row, Section, Table, cells_of, per_cell
-from attnfaith.reporting.tables import format_number
+from attnfaith.reporting.cells import Cell, per_cell
+from attnfaith.reporting.spec import MOST_CLASSES, Quantity, Row, Section, Table, cells_of, statistic
 from attnfaith.stats import mean
 from attnfaith.support.errors import counted
 
 
-SUPPORT = "support_class_"
 STATISTICS = {
     "n": "texts",
     "n_without_label": "texts without a gold label",
     "n_truncated": "texts cut at the length limit",
     "n_empty": "texts without tokens",
     "accuracy": "accuracy",
-    "roc_auc": "area under the ROC curve",
+    "roc_auc": "area under the ROC curve, of two classes",
     "length_mean": "tokens per text, mean",
     "length_median": "tokens per text, median",
     "max_attention": "largest attention weight, mean",
     "support_share": "share of tokens with weight above zero, mean",
     "normalised_entropy": "attention entropy over its maximum, mean",
     "n_entropy_undefined": "texts without that entropy (fewer than two tokens)",
+    "f1_": "F1, class ",
+    "support_": "texts of gold class ",
 }
-"""The columns that every cell has; those of each class follow them in files."""
+"""The columns in words; the last two are beginnings of those of each class."""
 
 
 @per_cell
@@ -58,8 +56,17 @@ def _rows(cell: Cell) -> Iterator[Row]:
         "support_share": mean([np.mean(row > 0) for row in weights]),
         "normalised_entropy": mean(entropy[~np.isnan(entropy)]),
         "n_entropy_undefined": len(cell) - int((~np.isnan(entropy)).sum()),
-        **{name: scores[name] for start in ("f1_class_", SUPPORT) for name in scores if name.startswith(start)},
+        **{name: scores[name] for start in ("f1_class_", "support_class_") for name in scores if name.startswith(start)},
     }
+
+
+TABLE = Table(
+    name="performance",
+    rows=_rows,
+    across=STATISTICS,
+    caption="Performance and attention",
+    note="Accuracy, F1 and ROC over texts with a gold label. Attention statistics leave out texts without tokens.",
+)
 
 
 def performance_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
@@ -72,35 +79,13 @@ def performance_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
     tokens with a weight above zero, in 0..1; normalised_entropy, entropy / log T, 0 where one token has all the weight
     and 1 where attention is uniform, undefined below two tokens.
     """
-    return frame(TABLE, cells_of(record))
-
-
-def _grid(df: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
-    """Statistics down, cells across: a cell has many statistics, and a report few cells."""
-    class_names = cells[0].class_names if len({cell.class_names for cell in cells}) == 1 else ()
-    supports = {name.removeprefix(SUPPORT): df[name].sum() for name in df.columns if name.startswith(SUPPORT)}
-    classes, remark = largest_classes(supports, "with most texts")
-    names = [name for name in df.columns if name in STATISTICS or name.rpartition("_")[2] in classes]
-    if max(cell.probs.shape[1] for cell in cells) > 2:
-        names.remove("roc_auc")
-    columns = [" · ".join(str(row[name]) for name in differing(df, CELL)) or "value" for row in df.to_dict("records")]
-    rows = [(statistic(name, class_names), *map(format_number, df[name])) for name in names]
-    note = "Accuracy, F1 and ROC over texts with a gold label. Attention statistics leave out texts without tokens."
-    return Grid("Performance and attention", ("", *columns), tuple(rows), 1, note + remark, f"tables/{TABLE.name}")
-
-
-def statistic(name: str, class_names: tuple[str, ...]) -> str:
-    """A number of the table for reading, such as "F1, class 0 negative"."""
-    for start, words in (("f1_class_", "F1, class "), (SUPPORT, "texts of gold class ")):
-        if name.startswith(start):
-            return words + name_class(name.removeprefix(start), class_names)
-    return STATISTICS.get(name, name.replace("_", " "))
+    return TABLE.frame(cells_of(record))
 
 
 def selected_by(run: Mapping, class_names: Sequence[str]) -> str:
     """The metric of validation that a run's checkpoint was chosen by, with the name of its class; "" of an untrained run."""
     metric = run.get("best", {"metric": ""})["metric"].removeprefix("eval_")
-    return statistic(metric, tuple(class_names)) if metric.startswith("f1_class_") else metric
+    return statistic(metric, STATISTICS, tuple(class_names)) if metric.startswith("f1_class_") else metric
 
 
 def accuracy_in_words(cell: Cell) -> str:
@@ -115,7 +100,6 @@ def accuracy_in_words(cell: Cell) -> str:
     return f"accuracy {scores['accuracy']:.2f}{f' (F1 {f1})' if f1 else ''}{over}"
 
 
-TABLE = Table(name="performance", rows=_rows, grid=_grid)
 SECTION = Section(
     name="performance",
     place=30,

@@ -1,26 +1,126 @@
-"""Attention or saliency? Every measure of a record by every test of explanations that the record allows.
+"""Attention or saliency? Every measure of a record by every test of explanations that the record allows, text by text.
 
-The tests and their numbers per text are those of `reporting.explanation_tests`. Each measure is held against three: random
-scores, attention, and one rival that is named before anything is measured (`RIVALS`). There is no winner: of many measures
-the best by chance looks better than it is. Shapes: N instances, M measures.
+Tests by erasure, from `rationale_erasure` and `soft_erasure`: the prediction from the tokens that a measure ranks first, and
+from the text without them. Tests against marked evidence, where the record has it: marked by people (plausibility), or, in
+generated texts, the tokens that the label was made of (truth). Their units are those of
+`metrics.attention_faithfulness.erasure_curves` and `plausibility`.
+
+Each measure is held against three: random scores, attention, and one rival that is named before anything is measured
+(`RIVALS`). There is no winner: of many measures the best by chance looks better than it is.
+
+Shapes: N instances, M measures, S shares of the tokens.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.reporting import explanation_tests
-from attnfaith.reporting.cells import Cell, measure_label
-from attnfaith.reporting.explanation_tests import NEEDS, TESTS
-from attnfaith.reporting.spec import Row, Section, Table, counts, main, per_cell
+from attnfaith.metrics.attention_faithfulness import erasure_curves
+from attnfaith.metrics.attention_faithfulness.plausibility import (
+    average_precision,
+    constant_precision,
+    plausibility_results,
+    random_precision,
+)
+from attnfaith.reporting.cells import Cell, measure_label, per_cell
+from attnfaith.reporting.spec import Row, Section, Table, cells_of, counts, main
 from attnfaith.reporting.tables import format_number
-from attnfaith.stats import estimate, holm, sign_flip_tests, with_interval
+from attnfaith.stats import estimate, holm, mean, sign_flip_tests, with_interval
 
 
 RIVALS = (f"{records.ABSOLUTE}integrated_gradients", "leave_one_out", f"{records.ABSOLUTE}gradient_x_input", "gradient")
 """The measures that others are held against: the first of these that a record holds, whatever its numbers are."""
 GENERATED = ("planted_evidence", "counting")  # data sets whose marked tokens are what decides the label
+NEEDS = tuple(
+    f"rationale_erasure_{name}" for name in ("measures", "shares", "kept_probs", "removed_probs", "whole_prob", "empty_prob")
+)
+SOFT = tuple(f"soft_erasure_{name}" for name in ("measures", "kept_probs", "removed_probs", "whole_prob", "empty_prob"))
+
+
+class Criterion(NamedTuple):
+    """A test. label: for reading. better: 1 where large is good, -1 where small is. evidence: against marked tokens."""
+
+    label: str
+    better: int
+    evidence: bool = False
+
+
+TESTS = {
+    "comprehensiveness": Criterion("comprehensiveness (AOPC)", 1),
+    "sufficiency": Criterion("sufficiency (AOPC)", -1),
+    "deletion_area": Criterion("deletion area", -1),
+    "insertion_area": Criterion("insertion area", 1),
+    "soft_comprehensiveness": Criterion("soft comprehensiveness", 1),
+    "soft_sufficiency": Criterion("soft sufficiency", 1),
+    "average_precision": Criterion("average precision", 1, evidence=True),
+    "trapezoid_auprc": Criterion("AUPRC by trapezoids", 1, evidence=True),
+    "token_f1": Criterion("token F1", 1, evidence=True),
+    "span_iou_f1": Criterion("span IoU F1", 1, evidence=True),
+}
+
+
+# ---------- numbers per text
+
+
+def measures(cell: Cell) -> list[str]:
+    """The names of the tested measures, attention first, as the record has them; a signed measure by its size as well."""
+    return cell.shared("rationale_erasure_measures")
+
+
+def scores(cell: Cell, only: Sequence[str] | None = None) -> dict[str, dict[str, np.ndarray]]:
+    """The result of each test for each measure, or for these only, {test: {measure: [N]}} in float64, NaN where undefined.
+
+    comprehensiveness and sufficiency are AOPC over those of ERASER's five shares that were measured (over all shares where
+    none was). The areas take every share measured, at the share of tokens that it came to. The soft forms are means over
+    draws, each cut to 0..1 as in their published code. A cell has the tests that its columns allow.
+    """
+    curves, shares = erasure_curves, np.array(cell.shared("rationale_erasure_shares"))
+    wanted = set(measures(cell) if only is None else only)
+    bins = np.isclose(shares[:, None], curves.BINS).any(1)
+    bins = bins if bins.any() else np.ones(len(shares), bool)
+    taken = np.maximum(np.ceil(shares * cell.lengths[:, None] - 1e-9), 1)  # as the tokens of a share are counted
+    true_shares = np.minimum(taken / np.maximum(cell.lengths, 1)[:, None], 1)
+    results: dict[str, dict[str, np.ndarray]] = {name: {} for name in TESTS}
+    for name, kept, removed, whole, empty in _erased(cell, "rationale_erasure", wanted):
+        results["comprehensiveness"][name] = curves.aopc(curves.comprehensiveness(whole, removed[:, bins]))
+        results["sufficiency"][name] = curves.aopc(curves.sufficiency(whole, kept[:, bins]))
+        results["deletion_area"][name] = curves.area_under_curve(true_shares, removed, whole, empty)
+        results["insertion_area"][name] = curves.area_under_curve(true_shares, kept, empty, whole)
+    if cell.has(*SOFT):
+        for name, kept, removed, whole, empty in _erased(cell, "soft_erasure", wanted):
+            falls = curves.normalised_comprehensiveness(whole, removed, empty)
+            results["soft_comprehensiveness"][name] = falls.clip(0, 1).mean(1)
+            results["soft_sufficiency"][name] = curves.normalised_sufficiency(whole, kept, empty).clip(0, 1).mean(1)
+    if cell.has("rationale"):
+        for name in (name for name in measures(cell) if name in wanted):
+            own = cell.scores(name.removeprefix(records.ABSOLUTE))
+            own = [np.abs(row) for row in own] if name.startswith(records.ABSOLUTE) else own
+            for test, values in plausibility_results(own, cell.rows("rationale")).items():
+                results[test][name] = values
+    return {test: values for test, values in results.items() if values}
+
+
+def _erased(cell: Cell, start: str, wanted: set[str]) -> Iterator[tuple]:
+    """Name and probabilities of each measure of a test by erasure: kept, removed [N, S]; whole, empty [N]."""
+    whole, empty = (cell.column(f"{start}_{name}_prob") for name in ("whole", "empty"))
+    kept, removed = (cell.stacked(f"{start}_{name}_probs") for name in ("kept", "removed"))
+    for place, name in enumerate(cell.shared(f"{start}_measures")):
+        if name in wanted:
+            yield name, kept[:, place], removed[:, place], whole, empty
+
+
+@per_cell
+def per_text(cell: Cell) -> dict[str, np.ndarray]:
+    """The tests by erasure of attention: "comprehensiveness of attention", ..."""
+    results = scores(cell, ["attention"])
+    return {f"{test} of attention": values["attention"] for test, values in results.items() if not TESTS[test].evidence}
+
+
+# ---------- measures held against others
 
 
 def rival(names: Iterable[str]) -> str | None:
@@ -29,23 +129,14 @@ def rival(names: Iterable[str]) -> str | None:
     return next((name for name in RIVALS if name in names), None)
 
 
-@per_cell
-def per_text(cell: Cell) -> dict[str, np.ndarray]:
-    """The tests by erasure of attention: "comprehensiveness of attention", ..."""
-    results = explanation_tests.scores(cell, ["attention"])
-    return {f"{test} of attention": values["attention"] for test, values in results.items() if not TESTS[test].evidence}
-
-
 def _test_rows(cell: Cell) -> Iterator[Row]:
-    for test, values in explanation_tests.scores(cell).items():
-        better = TESTS[test].better
-        against = {"attention": "attention", "random": "random", "rival": rival(values)}
-        compared = {name: differences(values, better, other) for name, other in against.items()}
+    for test, values in scores(cell).items():
+        other = rival(values)
+        compared = [differences(values, TESTS[test].better, name) for name in ("attention", "random", other)]
         for place, name in enumerate(values):
             row = {"test": test, "measure": name} | counts(values[name]) | main("mean", values[name])
-            for columns in compared.values():
-                row |= {key: numbers[place] for key, numbers in columns.items()}
-            yield row | {"rival": against["rival"] or ""}
+            row |= {key: numbers[place] for columns in compared for key, numbers in columns.items()}
+            yield row | {"rival": other or ""}
 
 
 def differences(values: Mapping[str, np.ndarray], better: int, other: str | None) -> dict[str, list[float]]:
@@ -62,13 +153,13 @@ def differences(values: Mapping[str, np.ndarray], better: int, other: str | None
     return dict(zip(names, [*zip(*estimates, strict=True), holm(sign_flip_tests(paired))], strict=True))
 
 
-def _difference(key: str):
+def _difference(heading: str, key: str):
     """A difference with its p-value; a dash where there is none."""
 
     def words(row: Row) -> str:
         return "–" if np.isnan(row[key]) else f"{format_number(row[key])} (p {row[f'{key}_p_holm']:.3f})"
 
-    return words
+    return heading, words
 
 
 TESTS_TABLE = Table(
@@ -81,9 +172,9 @@ TESTS_TABLE = Table(
         "n": "texts",
         "n_undefined": "undefined",
         "mean": "mean [95 % interval]",
-        "to_attention": ("better than attention by", _difference("to_attention")),
-        "to_random": ("than random scores", _difference("to_random")),
-        "to_rival": ("than the rival", _difference("to_rival")),
+        "to_attention": _difference("better than attention by", "to_attention"),
+        "to_random": _difference("than random scores", "to_random"),
+        "to_rival": _difference("than the rival", "to_rival"),
         "rival": ("rival", lambda row: measure_label(row["rival"])),
     },
     caption="Which measure tells what the model used?",
@@ -99,8 +190,6 @@ attention, to random scores, or to the rival, over the texts where both are defi
 one whether large or small is good, with its interval; <name>_p_holm: p of `sign_flip_tests`, corrected by Holm over the
 measures of that cell and test. rival: which measure that is.
 """
-
-
 SECTION = Section(
     name="saliency",
     place=80,
@@ -109,3 +198,46 @@ SECTION = Section(
     per_text=per_text,
     tables=(TESTS_TABLE,),
 )
+
+
+# ---------- against marked evidence
+
+
+def _evidence_rows(cell: Cell) -> Iterator[Row]:
+    gold = cell.rows("rationale")
+    chance = {"random_baseline": random_precision(gold), "uniform_baseline": constant_precision(gold)}
+    for name in ("attention", *cell.measures):
+        auprc = average_precision(cell.scores(name), gold)
+        baselines = {kind: mean(values[~np.isnan(values) & ~np.isnan(auprc)]) for kind, values in chance.items()}
+        yield {"scores": name} | counts(auprc) | main("auprc_mean", auprc) | baselines
+
+
+EVIDENCE = Table(
+    name="plausibility",
+    rows=_evidence_rows,
+    headings={
+        "scores": ("scores", lambda row: measure_label(row["scores"])),
+        "n": "texts",
+        "n_undefined": "undefined",
+        "auprc_mean": "mean AUPRC [95 % interval]",
+        "random_baseline": "random order",
+        "uniform_baseline": "equal scores",
+    },
+    caption="Plausibility",
+    note="Area under the precision-recall curve of token scores against the tokens of the gold evidence, "
+    "mean over texts. Random order, equal scores: what scores without any relation reach on the same texts. "
+    "Undefined: texts without a marked token, or with all marked. "
+    "Where people marked the evidence, this is about what convinces people, not about what the model used.",
+)
+PLAUSIBILITY = Section(name="plausibility", place=20, needs=("rationale", "attention"), tables=(EVIDENCE,))
+
+
+def plausibility_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
+    """Return how far attention and each importance measure point at the tokens people marked as evidence.
+
+    One row per cell x score. auprc_mean, ci_low, ci_high: mean average precision, in 0..1, with its 95 % interval.
+    random_baseline: what scores in random order reach on the same texts; uniform_baseline: what equal scores reach. No rows
+    where the record has no rationale. Plausible is not faithful: agreement with people says nothing about what the model
+    used (Jacovi & Goldberg, 2020).
+    """
+    return EVIDENCE.frame([cell for cell in cells_of(record) if PLAUSIBILITY.applies(cell)])

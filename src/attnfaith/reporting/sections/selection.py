@@ -2,15 +2,17 @@
 places of a selection predict the class.
 
 Undefined: of a text without tokens; accuracy without a label; agreement with marked tokens where none is marked. A text in
-which nothing is selected stays in all means: its F1 is 0.
+which nothing is selected stays in all means: its F1 is 0. Shapes: N texts, T tokens of a text, F features, P permutations.
 """
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision, span_iou, spans, token_f1
-from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.leakage import Leakage, leakage
-from attnfaith.reporting.spec import Section, per_cell
+from attnfaith.reporting.cells import Cell, per_cell
+from attnfaith.reporting.spec import Section
 
 
 @per_cell
@@ -24,10 +26,9 @@ def selection(cell: Cell) -> dict[str, np.ndarray]:
     rows = cell.rows("selected")
     empty = cell.lengths == 0
     share = np.array([np.mean(row) if len(row) else np.nan for row in rows])
-    runs = np.array([len(spans(row)) if len(row) else np.nan for row in rows], np.float64)
     numbers = {
         "share_selected": share,
-        "spans_selected": runs,
+        "spans_selected": np.array([len(spans(row)) if len(row) else np.nan for row in rows], np.float64),
         "nothing_selected": np.where(empty, np.nan, share == 0),
         "everything_selected": np.where(empty, np.nan, share == 1),
     }
@@ -101,14 +102,6 @@ def _budget(cell: Cell, place: int) -> dict[str, np.ndarray]:
     return numbers
 
 
-def _budget_numbers(cell: Cell) -> dict[str, np.ndarray]:
-    """<number> <size> <scores>, such as "sufficiency 10% attention"."""
-    numbers = {}
-    for (size, scores), values in budgets(cell).items():
-        numbers |= {f"{name} {size} {scores}": column for name, column in values.items()}
-    return numbers
-
-
 SELECTION_BUDGETS = Section(
     name="selection_budgets",
     place=36,
@@ -116,7 +109,11 @@ SELECTION_BUDGETS = Section(
         *("selection_measures", "selection_shares", "selection_chosen", "selection_kept_probs", "selection_removed_probs"),
         *("probs", "label"),
     ),
-    per_text=_budget_numbers,
+    per_text=lambda cell: {  # such as "sufficiency 10% attention"
+        f"{name} {size} {scores}": column
+        for (size, scores), values in budgets(cell).items()
+        for name, column in values.items()
+    },
     compared=(),
     caption="Selections of one size",
     note="The tokens that each score ranks first, as many of all. Sufficiency: how much less probable the predicted class "
@@ -130,6 +127,102 @@ SELECTION_BUDGETS = Section(
 
 
 LABEL, PREDICTION = "gold label", "predicted class"
+FOLDS, PERMUTATIONS, SEED = 5, 999, 0
+BINS, ENDS = 10, 8
+"""Parts of equal length that a text is divided into; places at either end that are features of their own."""
+RIDGE = 0.01  # of the mean square of a standardised feature
+STRATA = 5
+LEAST = 4 * FOLDS
+"""Texts below which nothing is predicted."""
+
+
+class Leakage(NamedTuple):
+    """places, lengths, majority: whether the class of each text is predicted by a fit without it, [N] float64 of 0 and 1: by
+    a linear classifier of what is selected and how long the text is; of its length alone; by the commonest class. p_value:
+    how often, where labels are exchanged at random among texts of about one length, places add as much to the accuracy of
+    length, or more. All NaN where there are fewer than LEAST texts, or one class alone.
+    """
+
+    places: np.ndarray
+    lengths: np.ndarray
+    majority: np.ndarray
+    p_value: float
+
+
+def leakage(selected: Sequence[np.ndarray], classes: Sequence[float], *, permutations: int = PERMUTATIONS) -> Leakage:
+    """Predict the class of a text from the places that are selected, its words unseen.
+
+    A selector that sees the whole text may encode the label in the places it selects, and leave the classifier to read that
+    code (Jacovi & Goldberg 2021; Zheng et al. 2022). The accuracy from places alone is a lower bound of what they encode.
+
+    selected: a row (T,) of 0 and 1 for each text. classes: [N] whole numbers, NaN where unknown. Texts without a token or a
+    class are left out, and are NaN. The same texts give the same numbers. The classifier is ridge regression of the classes,
+    a column each, on `features`, standardised; all permutations are fitted at once.
+    """
+    classes = np.asarray(classes, np.float64)
+    texts = np.flatnonzero(~np.isnan(classes) & np.array([len(row) > 0 for row in selected], bool))
+    results = np.full((3, len(classes)), np.nan)
+    if len(texts) < LEAST or len(np.unique(classes[texts])) < 2:
+        return Leakage(*results, float("nan"))
+    random = np.random.default_rng(SEED)
+    labels = np.unique(classes[texts], return_inverse=True)[1]
+    length = np.array([len(selected[row]) for row in texts], np.float64)
+    of_length = np.stack([length, np.log(length)], axis=1)
+    of_places = np.concatenate([of_length, np.stack([features(selected[row]) for row in texts])], axis=1)
+    fold = random.permutation(np.arange(len(texts)) % FOLDS)
+    labellings = np.concatenate([labels[None], list(_exchanged(labels, length, permutations, random))])
+    by_places, by_length = _predicted(of_places, labellings, fold), _predicted(of_length, labellings, fold)
+    by_majority = _predicted(of_length[:, :0], labels[None], fold)
+    results[:, texts] = by_places[0], by_length[0], by_majority[0]
+    gains = by_places.mean(1) - by_length.mean(1)
+    as_large = gains[1:] >= gains[0] - 1e-12
+    return Leakage(*results, float((1 + as_large.sum()) / (1 + permutations)))
+
+
+def features(row: Sequence) -> np.ndarray:
+    """Features of one text's selection (T,), T at least 1: [F].
+
+    How many tokens and what share are selected, the number of runs and their mean length; the relative places, 0..1, of the
+    first and the last, -1 where nothing is selected; the share selected of each of BINS equal parts; and whether each of the
+    first and of the last ENDS places is, 0 beyond a shorter text.
+    """
+    row = np.asarray(row, np.float64) != 0
+    chosen = np.flatnonzero(row)
+    runs = len(spans(row))
+    ends = (chosen[[0, -1]] + 0.5) / len(row) if len(chosen) else np.full(2, -1.0)
+    part = np.arange(len(row)) * BINS // len(row)
+    shares = np.bincount(part, weights=row, minlength=BINS) / np.maximum(np.bincount(part, minlength=BINS), 1)
+    first, last = (np.concatenate([side, np.zeros(ENDS)])[:ENDS] for side in (row, row[::-1]))
+    return np.concatenate([[len(chosen), row.mean(), runs, len(chosen) / max(runs, 1)], ends, shares, first, last])
+
+
+def _exchanged(labels: np.ndarray, length: np.ndarray, count: int, random: np.random.Generator) -> Iterator[np.ndarray]:
+    """Labels exchanged at random among texts of about one length."""
+    strata = np.array_split(np.argsort(length, kind="stable"), STRATA)
+    for _ in range(count):
+        exchanged = labels.copy()
+        for rows in strata:
+            exchanged[rows] = labels[random.permutation(rows)]
+        yield exchanged
+
+
+def _predicted(values: np.ndarray, labels: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """Whether a classifier of features (N,F) predicts each of many labellings (P,N) of the texts, (P,N) of 0 and 1."""
+    right = np.zeros(labels.shape)
+    for number in range(FOLDS):
+        test = fold == number
+        mean, spread = values[~test].mean(0), values[~test].std(0)
+        scaled = (values - mean) / np.where(spread > 0, spread, 1)
+        train = scaled[~test]
+        solved = np.linalg.solve(train.T @ train + RIDGE * len(train) * np.eye(train.shape[1]), train.T)
+        weights = scaled[test] @ solved
+        scores = []
+        for label in range(labels.max() + 1):
+            is_label = (labels[:, ~test] == label).astype(np.float64)  # (P,n)
+            share = is_label.mean(1)
+            scores.append(weights @ (is_label - share[:, None]).T + share)
+        right[:, test] = labels[:, test] == np.argmax(scores, axis=0).T
+    return right
 
 
 @per_cell
@@ -139,20 +232,15 @@ def places(cell: Cell) -> dict[str, Leakage]:
     return {LABEL: leakage(selected, cell.labels), PREDICTION: leakage(selected, cell.predicted)}
 
 
-def _place_numbers(cell: Cell) -> dict[str, np.ndarray]:
-    """ "<number> <class>": whether the class of a text is predicted, from places, from the length, by the majority."""
-    return {
-        f"{number}_accuracy {label}": getattr(result, number)
-        for label, result in places(cell).items()
-        for number in ("places", "lengths", "majority")
-    }
-
-
 LEAKAGE = Section(
     name="leakage",
     place=37,
     needs=("selected", "label", "probs"),
-    per_text=_place_numbers,
+    per_text=lambda cell: {  # whether the class of a text is predicted, such as "places_accuracy gold label"
+        f"{number}_accuracy {label}": getattr(result, number)
+        for label, result in places(cell).items()
+        for number in ("places", "lengths", "majority")
+    },
     compared=(),
     caption="What the places tell",
     note="Accuracy of a linear classifier that sees how many tokens are selected, in how many runs and at which places, and "

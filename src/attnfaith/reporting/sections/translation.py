@@ -8,9 +8,9 @@ import numpy as np
 
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import SURE
-from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.links import ROWS
-from attnfaith.reporting.spec import Quantity, Section, per_cell
+from attnfaith.reporting.cells import Cell, per_cell
+from attnfaith.reporting.sections.alignment import ROWS
+from attnfaith.reporting.spec import Quantity, Section
 from attnfaith.stats import mean
 
 

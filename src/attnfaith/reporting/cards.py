@@ -1,0 +1,394 @@
+"""Cards of releases: models, records and results, as Markdown made from records and run.json.
+
+Every number is computed from the record; every sentence about results is put together from the numbers. Texts that come from
+data, recipes and runs are escaped: they show as they are and format nothing. The same inputs give the same bytes.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path, PurePath
+
+import numpy as np
+import pyarrow as pa
+import yaml
+from huggingface_hub import DatasetCardData, EvalResult, ModelCardData
+
+from attnfaith import record as records
+from attnfaith.metrics.classification import classification_scores
+from attnfaith.reporting import sections
+from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, ReportError, measure_label, one_cell
+from attnfaith.reporting.charts import svg
+from attnfaith.reporting.facts import own_data_facts
+from attnfaith.reporting.html import template
+from attnfaith.reporting.sections import saliency
+from attnfaith.reporting.sections.agreement import TAU, measures_chart
+from attnfaith.reporting.sections.performance import selected_by
+from attnfaith.reporting.spec import MOST_CLASSES, rows
+from attnfaith.reporting.tables import number_with_interval
+from attnfaith.reporting.verdicts import verdict
+from attnfaith.support.errors import FileError
+from attnfaith.support.escaping import Markdown, markdown_table, yaml_head
+from attnfaith.support.files import CARD, RECORD, STATE, read_object, write_atomically
+from attnfaith.verdict import RULE
+
+
+FOLDER = files("attnfaith.reporting")
+BIBTEX: dict[str, str] = {
+    re.match(r"@\w+\{([^,]+),", entry)[1]: entry
+    for entry in re.split(r"\n(?=@)", (FOLDER / "citations.bib").read_text(encoding="utf-8"))
+}
+"""Key -> entry of citations.bib."""
+CITED: dict[str, dict[str, list[str]]] = yaml.safe_load((FOLDER / "citations.yaml").read_text(encoding="utf-8"))
+"""Kind (data set, encoder, …) -> name -> keys of its papers."""
+LICENCE = "apache-2.0"  # of code and weights
+UNKNOWN_LICENCE = "none is known here to be stated by its publisher; ask before you pass its texts on"
+TAGS = ["attention", "interpretability", "faithfulness", "attnfaith"]
+DECIMALS = 6  # of numbers in metadata
+
+
+def licence(dataset: Mapping | None) -> str:
+    """The terms of a data set's texts, in words."""
+    return "see the data set’s own card" if dataset is None else dataset["licence"] or UNKNOWN_LICENCE
+
+
+def public(value: object) -> object:
+    """Settings without the folders of a machine: of an absolute path the last part."""
+    if isinstance(value, Mapping):
+        return {key: public(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [public(item) for item in value]
+    return PurePath(value).name if isinstance(value, str) and PurePath(value).is_absolute() else value
+
+
+# ---------- the numbers of a model
+
+
+FURTHEST = "distance (JSD in nats, at most 0.693) of the furthest attention that keeps the prediction"
+SHUFFLED = "prediction under shuffled weights: "
+CHANGE, FLIPS = f"{SHUFFLED}median change (TVD)", f"{SHUFFLED}share of draws with another decision"
+NUMBERS = {
+    "correct": ("accuracy", "accuracy"),
+    "entropy attention": ("normalised_entropy", "entropy of attention over its maximum; 1: all tokens alike"),
+    "zeros attention": ("share_of_zeros", "share of a text’s tokens without weight"),
+    "marker_attention": ("marker_attention", "share of attention that lies on markers"),
+    "group_mass_impermissible": ("group_mass", "share of attention on words that it should not need"),
+    "permutation_tvd": ("tvd", CHANGE),
+    "permutation_flips": ("flip_fraction", FLIPS),
+    "random_support_tvd": ("tvd", CHANGE),
+    "random_support_flips": ("flip_fraction", FLIPS),
+    "map_permutation_tvd": ("tvd", f"{CHANGE}, in all heads"),
+    "map_permutation_flips": ("flip_fraction", f"{FLIPS}, in all heads"),
+    "adversary_exact_*": ("jsd", FURTHEST),
+    "adversary_search_*": ("jsd", f"{FURTHEST}, as far as a search finds"),
+    "map_adversary_jsd": ("jsd", f"{FURTHEST}, as far as a search of maps finds"),
+}
+"""{number per text: (its name in metadata, in words)}; of several with one name the first that the record holds; of those of
+several epsilons, the last number of a name, that of the smallest.
+"""
+
+
+def card_numbers(cell: Cell) -> dict[str, dict]:
+    """The numbers of a cell's card, means over texts, by their name in metadata, with the measure that attention is compared
+    with after a dot: "kendall_tau.gradient". Each is a row of the table `summary` with a label; NaN undefined.
+    """
+    summary = {name: row for section in sections.of_cell(cell) for name, row in section.summary(cell).items()}
+    numbers: dict[str, dict] = {}
+    for quantity, (metric, label) in NUMBERS.items():
+        start, of_epsilons, _ = quantity.partition("*")
+        if of_epsilons:
+            epsilons = [name.removeprefix(start) for name in summary if name.startswith(start) and name[-1].isdigit()]
+            epsilon = min(epsilons, key=float, default="")
+            quantity, label = start + epsilon, f"{label} within {epsilon}"
+        if quantity in summary:
+            numbers.setdefault(metric, {**summary[quantity], "label": label})
+        if quantity == "correct":
+            scores = classification_scores(cell.probs, cell.labels)
+            counts = {"n": scores["n_scored"], "n_undefined": scores["n_unscored"], "ci_low": np.nan, "ci_high": np.nan}
+            numbers["roc_auc"] = {"label": "area under the ROC curve", "mean": scores["roc_auc"], **counts}
+            for measure in cell.inputs:
+                label = f"Kendall’s τ of attention and {measure_label(measure)}"
+                numbers[f"kendall_tau.{measure}"] = {**summary[f"{TAU}{measure}"], "label": label}
+    for row in rows(cell, saliency.EVIDENCE)[:1] if saliency.PLAUSIBILITY.applies(cell) else []:  # that of attention
+        label = "average precision of attention against the marked tokens"
+        label += "" if np.isnan(row["random_baseline"]) else f" (chance {row['random_baseline']:.3f})"
+        numbers["rationale_auprc"] = {**row, "mean": row["auprc_mean"], "label": label}
+    return numbers
+
+
+# ---------- the card of a model
+
+
+PROJECTIONS = {
+    "softmax": "softmax: every word gets some weight",
+    "uniform": "none: all words get the same weight",
+}
+SELECTIONS = {
+    "bernoulli": "draws of 0 or 1, after Lei et al. 2016; at test time the tokens whose probability is above a threshold",
+    "hardkuma": "HardKuma, Bastings et al. 2019; at test time the tokens whose gate is likeliest not shut",
+    "budget": "SPECTRA, Guerreiro & Martins 2021; at test time the tokens of the largest gates",
+}
+PENALTIES = {
+    "impermissible_mass": "**Its attention was trained to deceive**: attention on impermissible words, which it may go by, "
+    "was punished, with a weight of {} (Pruthi et al. 2020). Words without attention may still decide.",
+    "diversity": "States that point in one direction were punished in training (diversity, the conicity of the states), "
+    "with a weight of {} (Mohankumar et al. 2020).",
+    "word_tying": "States were tied to the vectors of their words in training (word tying), with a weight of {} (Tutek & "
+    "Šnajder 2020).",
+    "masked_language_model": "States had to tell masked words in training (masked language model), with a weight of {} "
+    "(Tutek & Šnajder 2020).",
+}
+"""A sentence on each penalty of an identity, by the name of its weight."""
+ALWAYS_CITED = "pruthi-etal-2020-learning"
+
+
+def model_card(
+    run: Mapping,
+    tables: Sequence[pa.Table],
+    repo_id: str,
+    dataset: Mapping,
+    *,
+    records_repo: str | None = None,
+    results_repo: str | None = None,
+) -> dict[str, bytes]:
+    """The files {path: content} of the card of a model: README.md, with its YAML front matter (model-index inside), and the
+    chart that it shows.
+
+    run: the parsed run.json. tables: records of one cell each and of the same weights; a number that several of them hold is
+    taken from the first. repo_id: "owner/name". dataset: what `attnfaith.data.registry.facts` knows about it. records_repo,
+    results_repo: the data set repositories that are pushed beside it.
+
+    Raises ReportError for records of different weights.
+    """
+    settings = [next(iter(records.settings(table)), {}) for table in tables]
+    if len(tables) > 1 and len({part.get("model", place) for place, part in enumerate(settings)}) > 1:
+        raise ReportError(f"the {len(tables)} records are not of the same weights: a card is about one model")
+    cells = [one_cell(table) for table in tables]
+    cell, identity, chart = cells[0], cells[0].identity, measures_chart(cells)
+    numbers = {key: row for other in reversed(cells) for key, row in card_numbers(other).items()}
+    name, recipe, names = repo_id.rpartition("/")[2], public(settings[0].get("recipe", {})), cell.class_names
+    figure = f"figures/{name}-answer.svg"
+    text = template("model_card.md.j2").render(
+        front_matter=yaml_head(_metadata(numbers, cell, name, dataset, records_repo)),
+        name=name,
+        repo_id=Markdown(repo_id),
+        identity=public(cell.heading),
+        hierarchical=identity.hierarchy == "sentence",
+        projection=PROJECTIONS.get(identity.projection, f"{cell.heading['projection']}: words can get no weight at all"),
+        penalties=[
+            Markdown(words.format(f"{weight:g}")) for key, words in PENALTIES.items() if (weight := getattr(identity, key))
+        ],
+        sparse=identity.projection not in PROJECTIONS and identity.selection_kind in (None, "budget"),
+        selection=SELECTIONS.get(identity.selection_kind, ""),
+        unit="sentence" if cell.nested else "word",
+        classes=names if len(names) <= MOST_CLASSES else (),
+        n_classes=cell.probs.shape[1],
+        dataset=dataset,
+        hub_url=dataset["hub_id"] and Markdown(f"https://huggingface.co/datasets/{dataset['hub_id']}"),
+        licence=licence(dataset),
+        run=run,
+        selected_by=selected_by(run, names),
+        recipe=recipe,
+        own=own_data_facts(run.get("dataset") or {}),
+        numbers=numbers.values(),
+        interval=lambda row: Markdown(number_with_interval(row, "mean")),
+        verdict=verdict(cells),
+        chart=chart and (Markdown(figure), chart.words, chart.title),
+        rule=RULE,
+        provenance=run.get("provenance") or {},
+        weights=settings[0].get("model"),
+        measurements=[", ".join(part.get("producers", [])) or "attention and prediction" for part in settings],
+        sizes=[len(other) for other in cells],
+        truncated=int(cell.column("truncated").sum()),
+        records_repo=records_repo and Markdown(records_repo),
+        results_repo=results_repo and Markdown(results_repo),
+        bibtex=Markdown("\n".join(BIBTEX[key] for key in citation_keys(identity, settings)).rstrip("\n")),
+    )
+    return {CARD: text.encode(), **({figure: str(svg(chart, alone=True)).encode()} if chart else {})}
+
+
+def citation_keys(identity: records.Identity, settings: Sequence[Mapping]) -> list[str]:
+    """The papers that a card cites, as keys of BIBTEX: of its data set, encoder, projection, objective, penalties and
+    measurements, and Pruthi et al., whom every card names.
+    """
+    subjects = {
+        "datasets": [identity.dataset],
+        "encoders": [identity.encoder],
+        "projections": [identity.projection],
+        "objectives": [identity.objective],
+        "penalties": [name for name in PENALTIES if getattr(identity, name)],
+        "producers": [name for part in settings for name in part.get("producers", ())],
+    }
+    cited = [key for kind, names in subjects.items() for name in names for key in CITED[kind].get(name, ())]
+    return list(dict.fromkeys([*cited, ALWAYS_CITED]))
+
+
+def _metadata(numbers: Mapping[str, Mapping], cell: Cell, name: str, dataset: Mapping, records_repo: str | None) -> dict:
+    """The YAML front matter: what the Hub reads."""
+    results = []
+    for key, row in numbers.items():
+        metric, _, about = key.partition(".")
+        if np.isnan(row["mean"]):
+            continue
+        arguments = {"compared_with": about} if about else {}
+        arguments |= {end: round(float(row[end]), DECIMALS) for end in ("ci_low", "ci_high") if not np.isnan(row[end])}
+        results.append(
+            EvalResult(
+                task_type="text-classification",
+                dataset_type=dataset["hub_id"] or dataset["name"],
+                dataset_name=dataset["name"],
+                dataset_split=cell.heading["split"],
+                metric_type=metric,
+                metric_name=row["label"],
+                metric_value=round(float(row["mean"]), DECIMALS),
+                metric_args=arguments | {"n": row["n"], "undefined": row["n_undefined"]},
+            )
+        )
+    data = ModelCardData(
+        language="en" if dataset["hub_id"] and not dataset["own"] else None,
+        license=LICENCE,
+        library_name="transformers",
+        pipeline_tag="text-classification",
+        tags=[*TAGS[:-1], "custom_code", TAGS[-1]],
+        datasets=[dataset["hub_id"]] if dataset["hub_id"] else None,
+        metrics=list(dict.fromkeys(result.metric_type for result in results)),
+        model_name=name,
+        eval_results=results,
+    ).to_dict()
+    if records_repo:
+        data["attnfaith"] = {"records": records_repo, "configuration": name}
+    return json.loads(json.dumps(data))  # plain values only
+
+
+def checkpoint_name(name: str) -> str:
+    """A recipe's name as that of a repository, which may not hold "--": "sparsegen--100" is "sparsegen-minus-100"."""
+    return name.replace("--", "-minus-")
+
+
+def write_cards(
+    folders: Mapping[str, str | os.PathLike],
+    output: str | os.PathLike,
+    facts: Callable[[Mapping | str], Mapping],
+    **repos: str,
+) -> list[Path]:
+    """Write <output>/<name>.md of each run, {repo id: folder of the run}, and its chart; return the paths written.
+
+    facts: `attnfaith.data.registry.facts`. repos: records_repo and results_repo, as `model_card` takes them. Raises
+    ReportError where a folder is no run, or one that is not complete, and RecordError for a broken record, before anything
+    is written.
+    """
+    contents = {}
+    for repo_id, folder in folders.items():
+        folder = Path(folder)
+        try:
+            run = read_object(folder / STATE)
+        except FileError as error:
+            raise ReportError(f"{folder} is no run: {error}; give the output_dir of one") from error
+        if run.get("status") != "complete":
+            raise ReportError(
+                f"{folder} is not complete (its run.json says {run.get('status')!r}): finish it with "
+                "--resume_from_checkpoint"
+            )
+        further = sorted({*folder.glob("*.parquet")} - {folder / RECORD})
+        tables = [records.load(path) for path in (folder / RECORD, *further)]
+        recipe = next(iter(records.settings(tables[0])), {}).get("recipe", {})
+        dataset = facts(recipe.get("data") or one_cell(tables[0]).heading["dataset"])
+        name = repo_id.rpartition("/")[2]
+        for path, content in model_card(run, tables, repo_id, dataset, **repos).items():
+            contents[Path(output) / (f"{name}.md" if path == CARD else path)] = content
+    return [write_atomically(path, content) for path, content in contents.items()]
+
+
+# ---------- the cards of data sets
+
+
+def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str | None) -> dict:
+    """The facts about one cell that `records_card` shows, as plain JSON. model_repo: None where the model is on no Hub.
+
+    Raises ValueError for a record of several cells.
+    """
+    cell = one_cell(record)
+    settings = next(iter(records.settings(record)), {})
+    provenance = settings.get("provenance") or run.get("provenance") or {}
+    columns = {field.name: records.column_of(field) for field in record.schema}
+    return {
+        "model": cell.identity.model if model_repo is None else model_repo,
+        "rows": len(cell),
+        **{name: value.item() if isinstance(value, np.generic) else value for name, value in public(cell.heading).items()},
+        "producers": list(settings.get("producers", [])),
+        "label_names": list(settings.get("label_names", [])),
+        "version": settings.get("version"),
+        "commit": provenance.get("commit"),
+        "columns": {name: {"axes": list(column.axes), "doc": column.doc} for name, column in columns.items()},
+    }
+
+
+def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mapping[str, Mapping] | None = None) -> str:
+    """README.md of a data set repository of records, one configuration per cell: {configuration: `cell_facts`}.
+
+    The shards of a cell are <configuration>/<split>-*.parquet. datasets: name -> what `attnfaith.data.registry.facts` knows
+    about it; for the terms of the others the card sends the reader there.
+    """
+    names = [name for name in CELL if name not in (*FINGERPRINTS, "split")]
+    columns = {name: column for cell in reversed(cells.values()) for name, column in cell["columns"].items()}
+    lines = [["configuration", "model", *names, "rows", "measured"]]
+    for name, cell in cells.items():
+        facts = [f"{cell['rows']:,}", ", ".join(cell["producers"]), cell["version"]]
+        lines.append([name, cell["model"], *(cell[key] for key in names), *facts])
+    docs = [[name, "".join(f"[{axis}]" for axis in column["axes"]), column["doc"]] for name, column in columns.items()]
+    used = dict.fromkeys(cell["dataset"] for cell in cells.values())
+    return _dataset_card(
+        repo_id,
+        DatasetCardData(license="other", license_name="as-the-texts", pretty_name="Records of attention classifiers"),
+        {name: (cell["split"], f"{name}/{cell['split']}-*.parquet") for name, cell in cells.items()},
+        "Prediction, attention and importance of every token, and the predictions under other attentions, of models "
+        "with attention on every text of a split. One configuration per trained model, one row per text. All published "
+        "numbers on these models are made from these rows, without the models.",
+        [lines, [["column", "axes", "meaning"], *docs]],
+        licences={name: licence((datasets or {}).get(name)) for name in used},
+    )
+
+
+def results_card(tables: Mapping[str, Mapping], *, repo_id: str) -> str:
+    """README.md of a data set repository of result tables, one configuration per table.
+
+    tables: configuration -> {"rows": n, "columns": [names]}; the table is <configuration>/results-*.parquet, its split
+    "results".
+    """
+    lines = [[name, f"{table['rows']:,}", ", ".join(table["columns"])] for name, table in tables.items()]
+    return _dataset_card(
+        repo_id,
+        DatasetCardData(license=LICENCE, pretty_name="Does attention explain? Result tables"),
+        {name: ("results", f"{name}/results-*.parquet") for name in tables},
+        "Tidy tables of measurements on text classifiers with attention, made from their records. One configuration "
+        "per table; a number that is undefined is NaN, never 0, and the count of texts it leaves out stands beside it. "
+        "Columns that end in ci_low and ci_high are 95 % intervals over texts of one trained model; a row with a checkpoint "
+        "is about that model alone.",
+        [[["configuration", "rows", "columns"], *lines]],
+    )
+
+
+def _dataset_card(
+    repo_id: str,
+    data: DatasetCardData,
+    configs: Mapping[str, tuple[str, str]],
+    about: str,
+    tables: Sequence[Sequence[Sequence]],
+    licences: Mapping[str, str] | None = None,
+) -> str:
+    """README.md of a data set. configs: {configuration: (split, files)}. tables: head first."""
+    head = data.to_dict() | {"tags": TAGS}
+    head["configs"] = [
+        {"config_name": name, "data_files": [{"split": split, "path": path}]} for name, (split, path) in configs.items()
+    ]
+    return template("dataset_card.md.j2").render(
+        front_matter=yaml_head(head),
+        title=data.pretty_name,
+        about=Markdown(about),
+        repo_id=Markdown(repo_id),
+        first=next(((name, split) for name, (split, _) in configs.items()), None),
+        tables=[Markdown(markdown_table(table, numeric=[False] * len(table[0]))) for table in tables],
+        licences=licences,
+    )

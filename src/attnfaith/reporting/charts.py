@@ -1,0 +1,250 @@
+"""Charts of numbers on a fixed axis: as SVG in the page's own font, for light and dark pages alike, and as figures in files.
+
+matplotlib is an optional extra and is imported where a figure is drawn. Figures are made as objects, never through pyplot,
+so a report changes no setting of the program that asks for it. The same chart gives the same bytes.
+"""
+
+import functools
+import io
+import os
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from markupsafe import Markup
+
+from attnfaith.reporting.html import template
+from attnfaith.reporting.tables import signed
+from attnfaith.stats import estimate
+from attnfaith.support.errors import AttnfaithError, cut
+from attnfaith.support.files import write_atomically
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe & Ito (2008): colours that stay apart for colour-blind readers, without the yellow, too pale on white.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444")
+ATTENTION, GRADIENT, LEAVE_ONE_OUT = PALETTE[0], PALETTE[1], PALETTE[2]
+INK = "currentColor"  # of the page, light or dark
+TEXT_COLOUR, QUIET_COLOUR = "#1a1a1a", "#555555"
+WIDTH, LINE, TOP, FOOT = 420, 23, 46, 40  # of the drawing in SVG, in its own units
+LABELS, NUMBERS = 175, 46  # width of the names on the left, of the numbers on the right
+LONGEST = 28  # letters of a name
+SHARES, TAUS = (0.0, 0.5, 1.0), (-1.0, -0.5, 0.0, 0.5, 1.0)
+"""Ticks of two axes."""
+BINS = 40
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One row. marks: (value, colour) of each dot, the first with its 95 % interval low, high; NaN undefined. shares: of
+    texts in each of BINS parts of the axis, drawn behind it.
+    """
+
+    label: str
+    marks: tuple[tuple[float, str], ...]
+    low: float = np.nan
+    high: float = np.nan
+    shares: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chart:
+    """name: of its files. title: what is drawn. axis: the number and which way is good. ticks: of the axis, ends first and
+    last. chance: what a random order reaches, where that is known. why: a remark for readers.
+    """
+
+    name: str
+    title: str
+    axis: str
+    bars: tuple[Bar, ...]
+    ticks: tuple[float, ...] = TAUS
+    chance: float | None = None
+    why: str = ""
+
+    @property
+    def words(self) -> str:
+        """The same for those who do not see it."""
+        parts = []
+        for bar in self.bars:
+            interval = "" if np.isnan(bar.low) else f" ({signed(bar.low)} to {signed(bar.high)})"
+            parts.append(f"{bar.label} {' and '.join(signed(value) for value, _ in bar.marks)}{interval}")
+        return f"{self.axis}. {'; '.join(parts)}." + ("" if self.chance is None else f" Chance is {signed(self.chance)}.")
+
+
+def bar(label: str, values: np.ndarray, ticks: Sequence[float], low: float = np.nan, high: float = np.nan) -> Bar:
+    """The mean of numbers of texts [N], NaN left out, over their histogram, with its interval over texts or low and high."""
+    defined = values[~np.isnan(values)]
+    number, *interval = estimate("", defined).values()
+    shares = np.histogram(np.clip(defined, ticks[0], ticks[-1]), BINS, (ticks[0], ticks[-1]))[0] / max(len(defined), 1)
+    low, high = (low, high) if not np.isnan(low) else interval
+    return Bar(label, ((number, ATTENTION if label == "attention" else INK),), low, high, tuple(shares.tolist()))
+
+
+def text_chart(
+    name: str, title: str, axis: str, values: Mapping[str, np.ndarray], ticks: Sequence[float] = SHARES, why: str = ""
+) -> Chart:
+    """The chart of numbers of texts [N] by label. What is undefined for all texts has no row."""
+    bars = [bar(label, numbers, ticks) for label, numbers in values.items() if not np.isnan(numbers).all()]
+    return Chart(name, title, axis, tuple(bars), tuple(ticks), why=why)
+
+
+def binned(values: np.ndarray, sizes: np.ndarray, edges: Sequence[float], unit: str) -> dict[str, np.ndarray]:
+    """Numbers [N] by the bin of a size of each text: at least an edge, and less than the next. Empty bins are left out."""
+    bins = {}
+    for low, high in zip(edges, [*edges[1:], np.inf], strict=True):
+        label = f"{low:g} to {high:g}" if high < np.inf else f"{low:g} or more"
+        bins[f"{unit} {label}"] = values[(sizes >= low) & (sizes < high)]
+    return {label: part for label, part in bins.items() if len(part)}
+
+
+# ---------- SVG
+
+
+def svg(chart: Chart, key: str = "chart", *, alone: bool = False) -> Markup:
+    """The chart as SVG. key: what the ids in it begin with. alone: as a file, which has a ground and a namespace."""
+    room, bottom = WIDTH - LABELS - NUMBERS, TOP + LINE * len(chart.bars)
+    low, *_, high = chart.ticks
+
+    def x(value: float) -> str:
+        return f"{LABELS + room * (min(max(value, low), high) - low) / (high - low):.1f}"
+
+    def outline(shares: Sequence[float], foot: float) -> str:
+        """The histogram of a row, standing on `foot`."""
+        steps = [f"V{foot - 0.8 * LINE * share / max(shares):.1f}h{room / BINS:.1f}" for share in shares]
+        return f"M{LABELS} {foot:.1f}{''.join(steps)}V{foot:.1f}Z"
+
+    return Markup(
+        template("chart.svg.j2").render(
+            chart=chart,
+            key=key,
+            alone=alone,
+            width=WIDTH,
+            height=bottom + FOOT,
+            bottom=bottom,
+            top=TOP,
+            half=LINE / 2,
+            rows=[(bar, TOP + LINE * (place + 1) - LINE / 2) for place, bar in enumerate(chart.bars)],
+            x=x,
+            outline=outline,
+            name=lambda bar: cut(bar.label, LONGEST),
+            number=signed,
+        )
+    )
+
+
+# ---------- figures in files
+
+
+STYLE = {
+    "svg.hashsalt": "attnfaith",
+    "font.family": "DejaVu Sans",
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#555555",
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "pdf.fonttype": 42,  # letters stay letters, as publishers ask
+}
+KINDS = {"png": ("Software",), "svg": ("Date", "Creator"), "pdf": ("Creator", "Producer", "CreationDate")}
+"""Kinds of files, and the fields of their metadata that would differ from one time to the next."""
+
+
+class PlotsError(AttnfaithError, ImportError):
+    """matplotlib is missing."""
+
+
+def own_style(draw: Callable) -> Callable:
+    """Draw or save under STYLE, whatever the user's matplotlibrc holds; theirs is back afterwards.
+
+    The function raises PlotsError, which names the extra to install, where matplotlib is missing.
+    """
+
+    @functools.wraps(draw)
+    def styled(*args, **kwargs):
+        try:
+            import matplotlib
+        except ImportError as error:
+            raise PlotsError("figures need matplotlib, an optional extra: pip install 'attnfaith[plots]'") from error
+        with matplotlib.rc_context():
+            matplotlib.rcdefaults()
+            matplotlib.rcParams.update(STYLE)
+            return draw(*args, **kwargs)
+
+    return styled
+
+
+def titled_figure(title: str, subject: str, count: int, width: float, height: float) -> "Figure":
+    """An empty figure, in inches, under a title and a line of what it is about and how many texts."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    head = textwrap.wrap(title, width=int(width * 8.2))
+    lines = textwrap.wrap(f"{subject} · n = {count:,}", width=int(width * 12))
+    below = 0.46 + 0.24 * (len(head) - 1)  # inches from the top to the line under the title
+    top = below + 0.16 + 0.2 * len(lines)
+    figure = Figure(figsize=(width, height + top), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 1 - top / (height + top)), w_pad=0.08, h_pad=0.06)
+    inch = 1 / (height + top)
+    text = {"ha": "left", "va": "top", "parse_math": False}
+    figure.text(0.02, 1 - 0.14 * inch, "\n".join(head), fontsize=14, fontweight="bold", color=TEXT_COLOUR, **text)
+    figure.text(0.02, 1 - below * inch, "\n".join(lines), fontsize=10, color=QUIET_COLOUR, **text)
+    return figure
+
+
+@own_style
+def draw(chart: Chart, subject: str, count: int) -> "Figure":
+    """The chart as a figure for a file. subject: the model in words. count: texts."""
+    figure = titled_figure(chart.title, subject, count, 9.0, 1.3 + 0.34 * len(chart.bars))
+    axes = figure.add_subplot()
+    edges = np.linspace(chart.ticks[0], chart.ticks[-1], BINS + 1)
+    for place, row in enumerate(chart.bars):
+        value, colour = row.marks[0]
+        colour = PALETTE[-1] if colour == INK else colour
+        if row.shares:
+            foot = place + 0.45
+            heights = 0.8 * np.array(row.shares) / max(row.shares)
+            axes.stairs(foot - heights, edges, baseline=foot, fill=True, color=colour, alpha=0.2)
+        axes.plot([row.low, row.high], [place, place], color=colour, linewidth=3)
+        axes.plot([value], [place], color=colour, marker="o", markersize=6)
+    axes.set_ylim(len(chart.bars) - 0.4, -0.6)
+    axes.set_yticks(range(len(chart.bars)), [row.label for row in chart.bars], parse_math=False)
+    right = axes.secondary_yaxis("right")
+    right.set_yticks(range(len(chart.bars)), [signed(row.marks[0][0]) for row in chart.bars], fontsize=10)
+    for axis in (axes, right):
+        axis.tick_params(axis="y", length=0)
+    right.spines["right"].set_visible(False)
+    margin = 0.01 * (chart.ticks[-1] - chart.ticks[0])
+    axes.set_xlim(chart.ticks[0] - margin, chart.ticks[-1] + margin)
+    axes.set_xlabel("\n".join(textwrap.wrap(f"{chart.axis}; dot and line: mean and 95 % interval", 80)))
+    if chart.chance is not None:
+        axes.axvline(chart.chance, color="#777777", linewidth=1)
+    axes.grid(axis="x", color="#e4e4e4", linewidth=0.8)
+    axes.set_axisbelow(True)
+    return figure
+
+
+@own_style
+def figure_files(figure: "Figure", stem: str, kinds: Sequence[str] = tuple(KINDS), dpi: int = 150) -> dict[str, bytes]:
+    """A figure as the files `stem`.png, `stem`.svg and `stem`.pdf, or the kinds of these that are named, without dates."""
+    files = {}
+    for kind in kinds:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=dpi, facecolor="white", metadata=dict.fromkeys(KINDS[kind]))
+        files[f"{stem}.{kind}"] = buffer.getvalue()
+    return files
+
+
+def save_figure(
+    figure: "Figure", stem: str | os.PathLike, kinds: Sequence[str] = tuple(KINDS), dpi: int = 150
+) -> list[Path]:
+    """Write the files of `figure_files`, each whole or not at all; returns their paths."""
+    return [write_atomically(path, content) for path, content in figure_files(figure, os.fspath(stem), kinds, dpi).items()]

@@ -1,0 +1,213 @@
+"""The report as one HTML page that needs nothing beside it: styles, charts and texts are inside.
+
+Every sentence about results is put together from the numbers of the tables; none is typed by hand. Numbers of texts are
+those of the record, to the bit, so that what a reader tries on the page is what the library computes.
+Shapes: N texts, T tokens of a text, C classes.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from attnfaith.reporting import sections
+from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, describe, main_measures, measure_label, reference_measure
+from attnfaith.reporting.charts import Chart, svg
+from attnfaith.reporting.heatmap import (
+    LONGEST,
+    NEGATIVE,
+    SHADES,
+    class_label,
+    direction_of,
+    example,
+    heat_measures,
+    hue_of,
+    middle_text,
+    visible,
+)
+from attnfaith.reporting.html import packed, script, template
+from attnfaith.reporting.pairs import page_pairs
+from attnfaith.reporting.sections.agreement import measures_chart, side_by_side
+from attnfaith.reporting.spec import chart_of
+from attnfaith.reporting.verdicts import verdict
+from attnfaith.support.escaping import file_name, script_data
+from attnfaith.verdict import RULE
+
+
+CHAPTERS = {"measures": "Measures", "interventions": "Are these weights the only reason?"}
+"""Chapters that hold sentences and charts of sections, by the name in `Section.chapter`."""
+MOST_CHARTS = 6  # of models, one below the other on the first screen
+MOST_BYTES = 6_000_000
+"""Of the numbers of all texts of a page, before they are packed. Above it the texts are a sample."""
+SAMPLE_SEED = 0
+AFFINE = ("token_logits", "token_logits_bias")
+
+
+def render_page(
+    cells: Sequence[Cell],
+    tables: Mapping[str, pd.DataFrame],
+    *,
+    title: str,
+    facts: Mapping[str, object],
+    n_examples: int = 5,
+    files: bool = False,
+) -> str:
+    """Return the page's HTML.
+
+    tables: those of `reporting.sections`, by file name. facts: how the record was made, by name. n_examples: pairs of
+    sentences of lowest and of highest error. files: whether the files of tables and figures lie beside it. No code runs in
+    it but that of its explorers.
+    """
+    pairs, differing = cells[0].of_sequences, differing_keys(cells)
+    parts = []
+    for place, cell in enumerate(cells):
+        chapters: dict[str, list[dict]] = {chapter: [] for chapter in CHAPTERS}
+        for section in sections.of_cell(cell):
+            chart, sentences, drawing = chart_of(cell, section), section.sentences(cell), {}
+            if chart:
+                stem = figure_stem(cell, place, differing, chart) if files else ""
+                drawing = {"svg": svg(chart, f"{chart.name}{place}"), "title": chart.title, "why": chart.why, "stem": stem}
+            if sentences or drawing:
+                chapters[section.chapter].append({"name": section.name, "sentences": sentences, "chart": drawing})
+        texts = page_pairs(cell, n_examples) if pairs else explorer(cell, place, most_bytes=MOST_BYTES // len(cells))
+        parts.append({"title": describe(cell.heading), "chapters": chapters, "texts": texts})
+    if len(cells) == 1:
+        lead = [line for chapter in parts[0]["chapters"].values() for part in chapter for line in part["sentences"]]
+    else:
+        lead = [f"{len(cells)} cells are compared; the sentences on each stand above its figures.", *side_by_side(cells)]
+    chapters = {name: head for name, head in CHAPTERS.items() if any(part["chapters"][name] for part in parts)}
+    contents = {"answer": "Verdict", "texts": "Sentences" if pairs else "Texts"}
+    heading = [(FINGERPRINTS.get(name, name), str(cells[0].heading[name])) for name in CELL if name not in differing]
+    grids = [grid for section in sections.registry().values() for grid in section.grids(tables, cells) if grid.rows]
+    return template("report.html.j2").render(
+        title=title,
+        facts=[*heading, ("cells", len(cells)), *facts.items()],
+        grids=grids,
+        files=files,
+        screens=[] if pairs else [first_screen(cell, f"chart{place}") for place, cell in enumerate(cells)],
+        most_charts=MOST_CHARTS,
+        rule=RULE,
+        lead=lead,
+        parts=parts,
+        pairs=pairs,
+        contents={**contents, **chapters, "tables": "Tables", "made": "How it was made"},
+        chapters=chapters,
+        script=None if pairs or not any(part["texts"] for part in parts) else script("parts", "what_if", "explorer"),
+        **SHADES,
+    )
+
+
+def differing_keys(cells: Sequence[Cell]) -> list[str]:
+    """The parts of the heading that tell cells apart."""
+    return [name for name in CELL if len({str(cell.heading[name]) for cell in cells}) > 1]
+
+
+def figure_stem(cell: Cell, place: int, differing: Sequence[str], chart: Chart) -> str:
+    """Where the files of a chart of the `place`-th cell lie, without ending, as seen from the page."""
+    words = file_name("_".join(str(cell.heading[name]) for name in differing))
+    return f"figures/{f'{place + 1:02d}_{words}_' if differing else ''}{chart.name}"
+
+
+def first_screen(cell: Cell, key: str = "chart") -> dict[str, object]:
+    """The first screen of one cell of texts. key: names its chart among those of the page.
+
+    ratio: places of ρ on a scale of 0 to 100, by name; {} where it was not computed. chart: SVG; None without a measure.
+    why_chart: a remark on it. text: the one that is shown; why: this one.
+    """
+    outcome, chart = verdict([cell]), measures_chart([cell])
+    measure = "integrated_gradients" if "integrated_gradients" in cell.measures else reference_measure(cell)
+    row, why = middle_text(cell)
+    ratio = outcome.ratio
+    ends = {} if np.isnan(ratio.low) else {"value": ratio.value, "low": ratio.low, "high": ratio.high}
+    return {
+        "title": describe(cell.heading),
+        "verdict": outcome,
+        "ratio": {name: 100 * min(max(place, 0.0), 1.0) for name, place in ends.items()},
+        "chart": chart and svg(chart, key),
+        "why_chart": chart.why if chart else "",
+        "text": example(cell, row, ["attention", *([measure] if measure else [])], LONGEST),
+        "why": why,
+    }
+
+
+# ---------- all texts
+
+
+def explorer(cell: Cell, place: int, *, most_bytes: int = MOST_BYTES) -> Markup:
+    """The texts of a cell, the `place`-th of its page, to search, sort and try other attentions on; empty for sentence
+    pairs, and where no text has a token.
+
+    Where the numbers of all texts are larger than most_bytes, as many texts as fit are drawn at random with a fixed seed,
+    and the page states it. All text in it is escaped.
+    """
+    if cell.of_sequences or not cell.lengths.any():
+        return Markup()
+    classes, affine = cell.probs.shape[1], cell.has(*AFFINE)
+    order = np.random.default_rng(SAMPLE_SEED).permutation(len(cell))
+    sizes = np.cumsum(4 * cell.lengths[order] * (len(heat_measures(cell)) + classes * affine) + 4 * classes)
+    rows = np.sort(order[: max(1, int(np.searchsorted(sizes, most_bytes, side="right")))])
+    unit, labels = "sentence" if cell.nested else "token", [class_label(cell, number) for number in range(classes)]
+    # the measures whose agreement with attention texts are sorted by; first the one that the page speaks of
+    compared = [name for name in dict.fromkeys((*main_measures(cell)[-1:], *cell.measures)) if name != "attention"]
+    data = {
+        "ids": [visible(cell.instance_ids[row]) for row in rows],
+        "classes": labels,
+        "measures": [[measure_label(name), hue_of(name)] for name in heat_measures(cell)],
+        "main": len(main_measures(cell)),
+        "negative": NEGATIVE,
+        "compared": list(map(measure_label, compared)),
+        "unit": unit,
+        "queries": None if cell.queries is None else [" ".join(map(visible, cell.queries[row])) for row in rows],
+        **_packed_numbers(cell, rows, compared),
+    }
+    return Markup(
+        template("explorer.html.j2").render(
+            id=f"texts{place}",
+            data=script_data(data),
+            shown=len(rows),
+            total=len(cell),
+            seed=SAMPLE_SEED,
+            unit=unit,
+            measures=list(enumerate(data["compared"])),
+            classes=list(enumerate(labels)),
+            has_labels=not np.isnan(cell.labels).all(),
+            has_rationale=cell.has("rationale"),
+            affine=affine,
+            closed_form=affine and classes == 2,
+            renormalises=cell.identity.removal_renormalises,
+        )
+    )
+
+
+def _packed_numbers(cell: Cell, rows: Sequence[int], compared: Sequence[str]) -> dict[str, object]:
+    """Numbers of these texts one after the other as one packed string, their places in it as `layout`, and the words."""
+
+    def flat(values: Sequence[np.ndarray]) -> np.ndarray:
+        return np.concatenate([np.ravel(values[row]) for row in rows]).astype(np.float32)
+
+    texts = cell.table.column("tokens").take(rows).to_pylist()
+    tokens = [token for text in texts for token in text]
+    vocabulary = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
+    numbers = {
+        "lengths": cell.lengths[rows].astype(np.uint32),
+        "truncated": cell.table.column("truncated").to_numpy()[rows].astype(np.uint8),
+        "labels": np.nan_to_num(cell.labels[rows], nan=-1).astype(np.int32),
+        "probs": cell.probs[rows].astype(np.float32).ravel(),
+        "backward": np.array([direction_of(text) == "rtl" for text in texts], np.uint8),
+        "tokens": np.array([vocabulary[token] for token in tokens], np.uint32),
+    }
+    numbers |= {f"scores{number}": flat(cell.scores(name)) for number, name in enumerate(heat_measures(cell))}
+    for number, name in enumerate(compared):
+        numbers[f"tau{number}"] = cell.tau("attention", name)[rows].astype(np.float32)
+    if cell.has("rationale"):
+        numbers["gold"] = (flat(cell.rows("rationale")) > 0).astype(np.uint8)
+    if cell.has(*AFFINE):
+        numbers["values"], numbers["bias"] = (flat(cell.rows(name)) for name in AFFINE)
+    # the first byte of each little-endian number, then the second: so they deflate better
+    planes = [np.ascontiguousarray(values.reshape(-1, 1).view(np.uint8).T) for values in numbers.values()]
+    return {
+        "vocabulary": [visible(token) for token in vocabulary],
+        "layout": [[name, values.dtype.str.lstrip("<|"), values.size] for name, values in numbers.items()],
+        "numbers": packed(*planes),
+    }
