@@ -14,7 +14,7 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import total_variation_distance
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.reporting.cells import PREFIX, Cell, measure_label, per_cell
-from attnfaith.reporting.sections import adversary, attention, changes, erasure, identifiability, saliency
+from attnfaith.reporting.sections import adversary, attention, changes, identifiability, saliency
 
 from ..shared import Twins
 
@@ -124,7 +124,7 @@ def of_section(per_text: Callable[[Cell], Mapping[str, np.ndarray]], name: str) 
 
 
 def of_largest(name: str) -> Callable[[Cell], np.ndarray]:
-    return lambda cell: erasure.single_weight(cell, "attention")[name]
+    return lambda cell: changes.single_weight(cell, "attention")[name]
 
 
 ERASED = saliency.NEEDS

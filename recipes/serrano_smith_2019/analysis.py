@@ -9,7 +9,7 @@ import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sections import erasure, performance
+from attnfaith.reporting.sections import changes, performance
 
 from ..shared import Number, answer, heading, kinds, page_parts, row_of, values
 
@@ -25,7 +25,7 @@ ASKED = MODEL | {"question": "{question}", "difference [95 %]": "{mean} [{ci_low
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """ "documents" and "questions", see the functions of these names."""
-    cells = [cell for cell in cells if erasure.SECTION.applies(cell)]
+    cells = [cell for cell in cells if changes.ERASURE.applies(cell)]
     if not cells:
         return Analysis()
     results = {"documents": documents(cells), "questions": questions(cells)}
@@ -40,7 +40,7 @@ def removed(order: str, name: str) -> Number:
 
 
 def of_texts(name: str) -> Number:
-    return lambda cell: erasure.per_text(cell).get(name)
+    return lambda cell: changes.erasure(cell).get(name)
 
 
 def documents(cells: Sequence[Cell]) -> pd.DataFrame:

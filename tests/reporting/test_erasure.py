@@ -5,12 +5,12 @@ import pytest
 from scipy.spatial.distance import jensenshannon
 
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.sections import erasure
+from attnfaith.reporting.sections import changes
 from tests.records import build
 from tests.sections import NAN, appended, check_section, whole
 
 
-RANKINGS = ("random", *erasure.RANKINGS)
+RANKINGS = ("random", *changes.RANKINGS)
 UNSET = {"flip_size": NAN, "flip_mass": NAN, "flip_empty": False}
 P, KEPT, TURNED = [0.4, 0.6], [0.45, 0.55], [0.7, 0.3]
 # attention ranks 0, 2, 1; gradient 1, 2, 0; attention x gradient 2, 1, 0. Numbers of RANKINGS, in their order
@@ -88,7 +88,7 @@ SINGLE = {  # by attention i* is 0, 1 and, on a tie, 0; r the first other one of
 
 @pytest.mark.parametrize("ranking", SINGLE)
 def test_a_single_weight_by_hand(cell, ranking):
-    test = erasure.single_weight(cell, ranking)
+    test = changes.single_weight(cell, ranking)
     for name, expected in SINGLE[ranking].items():
         np.testing.assert_allclose(test[name], expected, atol=1e-7, err_msg=name)
 
@@ -100,7 +100,7 @@ def test_a_single_weight_by_hand(cell, ranking):
 def test_decision_flips_by_hand(outcome, without):
     """By attention i* is 0, r is 1."""
     text = {"attention": [0.7, 0.3], "probs": P, "gradient": [0, 1], "order": [[0, 1]], "without": list(without)}
-    numbers = erasure.per_text(erased([text, ONE, NONE]))
+    numbers = changes.erasure(erased([text, ONE, NONE]))
     for name in ("only_top", "only_random"):
         np.testing.assert_array_equal(numbers[f"erasure_{name}_attention"], [name == outcome, NAN, NAN])
 
@@ -119,24 +119,24 @@ MEANS = {
 
 
 def test_several_weights_by_hand(cell):
-    rows = whole(erasure.SECTION, cell)
+    rows = whole(changes.ERASURE, cell)
     assert rows.loc[list(MEANS), "mean"].to_dict() == pytest.approx(MEANS)
     assert rows.loc["erasure_flip_fraction_attention", ["n", "n_undefined"]].tolist() == [2, 3]
     assert rows.loc["erasure_delta_jsd_attention", "share_beyond"] == pytest.approx(1 / 3)
-    check_section(erasure.SECTION, cell)
+    check_section(changes.ERASURE, cell)
 
 
 def test_numbers_of_each_text(cell):
-    numbers = erasure.per_text(cell)
+    numbers = changes.erasure(cell)
     np.testing.assert_allclose(numbers["erasure_flip_fraction_attention"], [2 / 3, 1 / 2, NAN, NAN, NAN])
     np.testing.assert_allclose(numbers["erasure_flip_ratio_random"], [3, 2, NAN, NAN, NAN])
     np.testing.assert_allclose(numbers["minimal_flip_fraction"], [1 / 3, 1 / 2, NAN, NAN, NAN])
     np.testing.assert_allclose(numbers["erasure_delta_jsd_attention"], SINGLE["attention"]["delta_jsd"], atol=1e-7)
-    check_section(erasure.SECTION, cell)
+    check_section(changes.ERASURE, cell)
 
 
 @pytest.mark.parametrize("texts", [[NONE, ONE], [NEVER]])
 def test_texts_without_anything_to_erase(texts):
     cell = erased(texts)
-    check_section(erasure.SECTION, cell)
-    assert np.isnan(erasure.per_text(cell)["erasure_flip_fraction_attention"]).all()
+    check_section(changes.ERASURE, cell)
+    assert np.isnan(changes.erasure(cell)["erasure_flip_fraction_attention"]).all()

@@ -121,26 +121,8 @@ def card_numbers(cell: Cell) -> dict[str, dict]:
 # ---------- the card of a model
 
 
-PROJECTIONS = {
-    "softmax": "softmax: every word gets some weight",
-    "uniform": "none: all words get the same weight",
-}
-SELECTIONS = {
-    "bernoulli": "draws of 0 or 1, after Lei et al. 2016; at test time the tokens whose probability is above a threshold",
-    "hardkuma": "HardKuma, Bastings et al. 2019; at test time the tokens whose gate is likeliest not shut",
-    "budget": "SPECTRA, Guerreiro & Martins 2021; at test time the tokens of the largest gates",
-}
-PENALTIES = {
-    "impermissible_mass": "**Its attention was trained to deceive**: attention on impermissible words, which it may go by, "
-    "was punished, with a weight of {} (Pruthi et al. 2020). Words without attention may still decide.",
-    "diversity": "States that point in one direction were punished in training (diversity, the conicity of the states), "
-    "with a weight of {} (Mohankumar et al. 2020).",
-    "word_tying": "States were tied to the vectors of their words in training (word tying), with a weight of {} (Tutek & "
-    "Šnajder 2020).",
-    "masked_language_model": "States had to tell masked words in training (masked language model), with a weight of {} "
-    "(Tutek & Šnajder 2020).",
-}
-"""A sentence on each penalty of an identity, by the name of its weight."""
+PENALTIES = ("impermissible_mass", "diversity", "word_tying", "masked_language_model")
+"""The weights of an identity's penalties: model_card.md.j2 has a sentence on each."""
 ALWAYS_CITED = "pruthi-etal-2020-learning"
 
 
@@ -176,12 +158,9 @@ def model_card(
         repo_id=Markdown(repo_id),
         identity=public(cell.heading),
         hierarchical=identity.hierarchy == "sentence",
-        projection=PROJECTIONS.get(identity.projection, f"{cell.heading['projection']}: words can get no weight at all"),
-        penalties=[
-            Markdown(words.format(f"{weight:g}")) for key, words in PENALTIES.items() if (weight := getattr(identity, key))
-        ],
-        sparse=identity.projection not in PROJECTIONS and identity.selection_kind in (None, "budget"),
-        selection=SELECTIONS.get(identity.selection_kind, ""),
+        projection=identity.projection,
+        penalties={name: f"{weight:g}" for name in PENALTIES if (weight := getattr(identity, name))},
+        selection=identity.selection_kind,
         unit="sentence" if cell.nested else "word",
         classes=names if len(names) <= MOST_CLASSES else (),
         n_classes=cell.probs.shape[1],

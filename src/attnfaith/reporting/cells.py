@@ -81,6 +81,12 @@ class Cell:
         certainty = np.array(self.table.column(f"{name}_certainty").to_pylist(), dtype=object)
         return np.where(defined, certainty == "exact", np.nan)
 
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Compared scores: attention with each measure, then gradient with leave-one-out where both are there."""
+        both = [("gradient", "leave_one_out")] if {"gradient", "leave_one_out"} <= set(self.measures) else []
+        return [("attention", name) for name in self.measures] + both
+
     @cached_property
     def instance_ids(self) -> list[str]:
         return self.table.column("instance_id").to_pylist()

@@ -15,21 +15,13 @@ from attnfaith.reporting.cells import describe, measure_label, one_cell
 from attnfaith.reporting.heatmap import direction_of, visible
 from attnfaith.reporting.html import PageFile, packed, script, template
 from attnfaith.reporting.notebook import row_of
-from attnfaith.reporting.sections.alignment import PREFIX
+from attnfaith.reporting.sections.alignment import columns, weights
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
 from attnfaith.support.escaping import printable, script_data
 
 
 TITLES = {"attention": "Attention", "rollout": "Rollout", "alti": "ALTI", "value_zeroing": "Value zeroing"}
 """The measures of the view of a text, by name."""
-ABOUT = {
-    "attention": "The weights themselves, of each head and their mean. For the answer layers are multiplied, as if there "
-    "were no residual connections.",
-    "rollout": "Half of each layer is its attention, the mean of the heads, and half the residual connection (Abnar & "
-    "Zuidema 2020). It uses weights alone, not the values that they weigh.",
-    "alti": "How near the vector that a token adds brings the state after attention, in L1 (ALTI, Ferrando et al. 2022).",
-    "value_zeroing": "How far a layer's result turns when a token's values are zeros in that layer (Mohebbi et al. 2023).",
-}
 AXES = ("L", "A", "R", "G", "T")
 MOST_WEIGHTS = 8_000_000
 """On one page."""
@@ -96,20 +88,17 @@ class View(PageFile):
         ]
         same = len({len(layer) for layer in self.heads}) == 1
         values = {**self.matrices, **({"attention": np.stack(self.heads)} if same else {})}
-        axes = {name: ("L", "A", "G", "T") if value.ndim == 4 else ("L", "G", "T") for name, value in values.items()}
         answer = self.classes[self.predicted]
         return _page(
             values,
-            axes,
+            {name: "LAGT" if value.ndim == 4 else "LGT" for name, value in values.items()},
             TITLES,
             {"words": tokens},
-            title=f"{answer}: what reads what in {self.model}",
             heading=(f"What reads what in {self.model}", answer, f"{self.probs[self.predicted]:.2f}"),
             data={
                 "inside": self.inside.astype(int).tolist(),
                 "answer": visible(answer),
                 "answers": {name: self.answer(name).round(6).tolist() for name in values},
-                "about": ABOUT,
             },
             lacks={TITLES[name]: why for name, why in self.lacks.items() if name not in self.matrices},
             facts=[counted(len(tokens), "position"), *(["the text was cut at the model's limit"] if self.truncated else [])],
@@ -159,25 +148,23 @@ class PairView(PageFile):
                 "this is a record of texts, which keeps no maps: give the model itself, `attnfaith view MODEL TEXT`"
             )
         cell = one_cell(table)
-        row = row_of(cell, str(pair))
-        part = table.slice(row, 1)
-        columns = {name.removeprefix(PREFIX): name for name in table.column_names if name.startswith(PREFIX)}
-        if "attention" in columns:
-            columns.pop("attention_mean", None)  # the page makes it of the heads
-        axes = {name: tuple(records.column_of(table.schema.field(column)).axes) for name, column in columns.items()}
-        axes = {name: own for name, own in axes.items() if own[-2:] == ("G", "T") and set(own) <= set(AXES)}
+        part = one_cell(table.slice(row_of(cell, str(pair)), 1))
+        axes = {name: column.axes for name, column in columns(cell).items() if not name.startswith(records.ABSOLUTE)}
+        if "attention" in axes:
+            axes.pop("attention_mean", None)  # the page makes it of the heads
         if not axes:
             raise AttnfaithError("the record holds no measure of alignment: measure the model with some, such as attention")
+        source, target, truncated = (part.table.column(name)[0].as_py() for name in ("tokens", "target_tokens", "truncated"))
         return cls(
             model=describe(cell.heading),
-            instance_id=cell.instance_ids[row],
-            source=tuple(part.column("tokens")[0].as_py()),
-            target=tuple(part.column("target_tokens")[0].as_py()),
-            target_probs=records.rows(part, "target_probs")[0],
-            measures={name: records.rows(part, columns[name])[0] for name in axes},
+            instance_id=part.instance_ids[0],
+            source=tuple(source),
+            target=tuple(target),
+            target_probs=part.rows("target_probs")[0],
+            measures={name: weights(part, name)[0] for name in axes},
             axes=axes,
-            links=records.rows(part, "gold_links")[0] if "gold_links" in table.column_names else None,
-            truncated=bool(part.column("truncated")[0].as_py()),
+            links=part.rows("gold_links")[0] if part.has("gold_links") else None,
+            truncated=bool(truncated),
         )
 
     @cached_property
@@ -189,7 +176,6 @@ class PairView(PageFile):
             self.axes,
             {name: measure_label(name) for name in self.measures},
             {"source": list(map(visible, self.source)), "target": list(map(visible, self.target))},
-            title=f"Which words align: {visible(self.instance_id)}",
             heading=(f"Which words align in {self.model}", visible(self.instance_id), ""),
             data={
                 "probs": self.target_probs.astype(float).round(4).tolist(),
@@ -218,9 +204,10 @@ def _page(
     titles: Mapping[str, str],
     words: Mapping[str, list[str]],
     *,
+    heading: tuple[str, str, str],
     data: Mapping,
+    facts: Sequence[str],
     lacks: Mapping[str, str] | None = None,
-    **fields: object,
 ) -> str:
     """The page of measures over target by source words. words: {"words": of a text}, or those of source and target."""
     count = sum(values.size for values in measures.values())
@@ -229,30 +216,23 @@ def _page(
             f"{count:,} weights of all heads are more than a page holds, {MOST_WEIGHTS:,}: give a shorter text, or name "
             "measures other than attention (rollout, alti, value_zeroing)"
         )
-    described, weights = [], []
+    described, steps = [], []
     for name, values in measures.items():
         largest = max(float(np.nanmax(np.abs(values), initial=0.0)), 1e-30)
         sizes = dict(zip(axes[name], values.shape, strict=True))
-        weights.append(np.rint(np.nan_to_num(values) / largest * STEPS).astype("<i2"))
-        shares = "words" in words or name.startswith("attention")
-        described.append(
-            {
-                "name": name,
-                "title": titles[name],
-                "sizes": [sizes.get(axis, 0) for axis in AXES[:3]],
-                "largest": largest,
-                "share": shares,
-            }
-        )
-    code = script("parts", "view")
-    data = {**words, **data, "measures": described, "steps": STEPS, "weights": packed(*weights)}
+        steps.append(np.rint(np.nan_to_num(values) / largest * STEPS).astype("<i2"))
+        share = "words" in words or name.startswith("attention")
+        sizes = [sizes.get(axis, 0) for axis in AXES[:3]]
+        described.append({"name": name, "title": titles[name], "sizes": sizes, "largest": largest, "share": share})
     return template("view.html.j2").render(
-        data=script_data(data),
-        script=code,
+        title=f"{heading[1]}: {heading[0]}",
+        heading=heading,
+        data=script_data({**words, **data, "measures": described, "steps": STEPS, "weights": packed(*steps)}),
+        script=script("parts", "view"),
         titles={name: titles[name] for name in measures},
         bars={name: direction_of(side) for name, side in words.items()},
         rows=any("R" in own for own in axes.values()),
         links=data.get("links") is not None,
         lacks=lacks or {},
-        **fields,
+        facts=facts,
     )

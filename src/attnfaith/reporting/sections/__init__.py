@@ -4,6 +4,7 @@ numbers that a record holds for each text.
 
 import functools
 import importlib
+import math
 import pkgutil
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -14,10 +15,10 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.spec import WHOLE, Section, summary
+from attnfaith.reporting.spec import WHOLE, Quantity, Section, summary
 
 
-def _other_columns(cell: Cell) -> dict[str, np.ndarray]:
+def _scalar_columns(cell: Cell) -> dict[str, np.ndarray]:
     """The scalar columns of a cell that are no common column of records and that no other section reads, [N]."""
     others = [section for section in registry().values() if section is not COLUMNS]
     common = {*records.COLUMNS, *records.IDENTITY_COLUMNS}
@@ -28,11 +29,19 @@ def _other_columns(cell: Cell) -> dict[str, np.ndarray]:
 
 COLUMNS = Section(
     name="columns",
-    place=95,
-    per_text=_other_columns,
-    compared=(),
+    place=48,
+    per_text=_scalar_columns,
+    compared=("conicity_*", "marker_attention", "value_norm_share", "map_adversary_jsd", "map_adversary_change"),
+    quantities={
+        "marker_attention": Quantity("share of attention on markers such as [CLS] and [SEP]", above=0.5),
+        "value_norm_share": Quantity("share of impermissible tokens in the length of the vectors"),
+        "map_adversary_jsd": Quantity("JSD of other maps that keep the prediction (nats)", above=round(math.log(2) / 2, 3)),
+        "map_adversary_change": Quantity("change of the prediction under those maps (TVD)"),
+    },
     caption="Other numbers",
-    note="Numbers that a measure stored for each text and that no section above reads, under the names of their columns.",
+    note="Numbers that a measure stores for each text and that no other table reads, under the names of their columns; "
+    "`attnfaith measures NAME` and the record state what each is and when it is undefined.",
+    lead=("marker_attention",),
 )
 
 

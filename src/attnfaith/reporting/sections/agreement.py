@@ -31,10 +31,7 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
 
 
 def _rows(cell: Cell) -> Iterator[Row]:
-    pairs = [("attention", name) for name in cell.measures]
-    if {"gradient", "leave_one_out"} <= set(cell.measures):
-        pairs.append(("gradient", "leave_one_out"))
-    for first, second in pairs:
+    for first, second in cell.pairs:
         for name, summary in agreement(cell.scores(first), cell.scores(second), cell.predicted).items():
             yield {"pair": pair_name(first, second), "class": name, **summary}
 
@@ -105,7 +102,7 @@ def agreement_chart(cell: Cell) -> Chart | None:
     return Chart(
         name="tau_by_measure",
         title="Which measures order tokens as attention does?",
-        axis="Mean Kendall’s τ with attention, 1 the same order",
+        axis="Mean Kendall’s τ with attention, 1 the same order; behind it the texts",
         bars=tuple(bars),
         chance=0.0,
         why=f"Not drawn, because they order every text as attention does: {', '.join(alike)}." if alike else "",

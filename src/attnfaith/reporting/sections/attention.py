@@ -5,7 +5,7 @@ import numpy as np
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
 from attnfaith.reporting.cells import Cell, measure_label, per_cell
 from attnfaith.reporting.charts import text_chart
-from attnfaith.reporting.spec import Quantity, Section
+from attnfaith.reporting.spec import Section
 
 
 @per_cell
@@ -41,28 +41,6 @@ DISPERSION = Section(
         axis="Entropy over its maximum, 0: one token has all, 1: all the same",
         values={measure_label(name): dispersion(cell)[f"entropy {name}"] for name in ("attention", *cell.measures)},
     ),
-)
-
-CONICITY = Section(
-    name="conicity",
-    place=46,
-    needs=("conicity_absolute", "conicity_signed", "probs", "attention"),
-    quantities=dict.fromkeys(("conicity_absolute", "conicity_signed"), Quantity()),
-    caption="Conicity of states",
-    note="Mean over the tokens of a text of the cosine between a token’s state and the mean of all (Mohankumar et al. 2020, "
-    "section 3.1), by its size (as in their code) and with its sign. 1: all states point one way, so that other weights "
-    "give nearly the same sum; n orthogonal states of one length have 1/√n. Undefined: texts of fewer than two tokens.",
-)
-
-MARKER_ATTENTION = Section(
-    name="marker_attention",
-    place=45,
-    needs=("marker_attention", "probs"),
-    quantities={"marker_attention": Quantity("share of attention on markers", above=0.5)},
-    caption="Attention on markers",
-    note="Share of attention that lies on no token of the text but on markers such as [CLS] and [SEP]. The rest, divided by "
-    "its sum, is shown.",
-    lead=("marker_attention",),
 )
 
 IMPERMISSIBLE, MARKERS = "impermissible", "markers"
@@ -102,18 +80,4 @@ GROUP_MASS = Section(
     "heads it is a share of the whole rows, markers included; head max: the head with most, of each text. Tokens: the "
     "group’s share. Groups overlap. Little attention on impermissible tokens does "
     "not show that the model does without them: it may be trained to hide them.",
-)
-
-VALUE_NORM_SHARE = Section(
-    name="value_norm_share",
-    place=48,
-    needs=("value_norm_share", "probs", "attention"),
-    uses=("value_norm_share_head_max",),
-    compared=("value_norm_share",),
-    quantities=dict.fromkeys(("value_norm_share", "value_norm_share_head_max"), Quantity()),
-    caption="Length of impermissible tokens’ vectors",
-    note="Sum of the lengths of the vectors that attention weighs, of impermissible tokens as a share of all (as in the "
-    "code of Pruthi et al. 2020). Long vectors under little weight suggest that they are read all the same; they do not "
-    "prove it. Of a model with many heads vectors are the heads’ values, markers included. Undefined: texts without "
-    "impermissible tokens, or with no others.",
 )

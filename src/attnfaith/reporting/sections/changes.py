@@ -1,14 +1,19 @@
-"""How the prediction changes when attention or the text does: weights permuted, moved or made equal; tokens left out.
+"""How the prediction changes when attention or the text does: weights permuted, moved, equal or erased; tokens left out.
 
-Undefined for a text of fewer than two tokens.
+Undefined for a text of fewer than two tokens. Erased weights (Serrano & Smith 2019): i*, r: the weight that a ranking puts
+first, the earlier one on ties, and a random other one; p without a weight is the prediction with it set to 0 and the rest
+renormalised. Several weights are removed by decreasing rank until the decision first changes. N: texts of a cell.
 """
 
 import numpy as np
 
-from attnfaith.metrics.attention_faithfulness.divergences import decision_flips, total_variation_distance
+from attnfaith.metrics.attention_faithfulness.divergences import (
+    decision_flips,
+    jensen_shannon_divergence,
+    total_variation_distance,
+)
 from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.charts import Chart, binned, text_chart
-from attnfaith.reporting.sections.erasure import RANKINGS, first_draws
 from attnfaith.reporting.spec import Quantity, Section
 
 
@@ -70,16 +75,120 @@ MAP_UNIFORM = _changed(
     " Each row gives all tokens the same weight.",
 )
 RANDOM_SUPPORT = _changed("random_support", 53, "random_support_probs", "Weights at random places")
+PERMISSIBLE_ONLY = _changed(
+    *("permissible_only", 49, "permissible_only_probs", "Without the impermissible tokens"),
+    " The same texts without their impermissible tokens (Pruthi et al. 2020, table 3), undefined where there are none, or "
+    "no others. A shortened text is unlike those of training, which may be part of the change.",
+)
+FROZEN_FLIP_SET = _changed(
+    *("frozen_flip_set", 75, "frozen_flip_probs", "The fewest tokens that carry the decision"),
+    " With attention, divisors and slopes held fixed a logit is a sum of parts of tokens (Modarressi et al. 2023), and the "
+    "smallest set without which another class wins is known exactly; here the model itself reads the text without it. "
+    "Undefined too: no set changes the frozen decision.",
+)
 
 
-# ---------- maps: erased, and furthest by a search
+# ---------- weights erased
 
 
-SCORES = {
-    "attention": "attention",
-    "gradient": "map_erasure_gradient",
-    "attention_gradient": "map_erasure_attention_gradient",
-}
+RANKINGS = {"attention": "attention", "gradient": "gradient", "attention_gradient": "attention × gradient"}
+ORDERS = {"random": "random order", **RANKINGS}
+
+
+@per_cell
+def single_weight(cell: Cell, ranking: str) -> dict[str, np.ndarray]:
+    """The test of one weight against a random other one, of the first random order of the record, for one of RANKINGS,
+    numbers per text as `erasure` describes.
+    """
+    probs, gradients, orders = (cell.rows(f"erasure_{name}") for name in ("probs", "gradient", "order"))
+    without_top, without_random = [None] * len(cell), [None] * len(cell)
+    for row in np.flatnonzero(cell.lengths > 1):
+        weights, order = cell.attention[row].astype(np.float64), orders[row][0]
+        scores = {"attention": weights, "gradient": gradients[row], "attention_gradient": weights * gradients[row]}
+        top = int(scores[ranking].argmax())
+        without_top[row], without_random[row] = probs[row][top], probs[row][order[0] if order[0] != top else order[1]]
+    top, other = (jensen_shannon_divergence(cell.probs, without) for without in (without_top, without_random))
+    flips, random_flips = (decision_flips(cell.probs, without) for without in (without_top, without_random))
+    return {
+        "delta_jsd": top - other,
+        "top_flips": flips,
+        "random_flips": random_flips,
+        "only_top": flips * (1 - random_flips),
+        "only_random": random_flips * (1 - flips),
+    }
+
+
+def removal(cell: Cell, start: str, end: str) -> dict[str, np.ndarray]:
+    """Where the decision first changes, from the columns <start>size<end>, …, of the first draw of those with draws: numbers
+    per text as `erasure` describes.
+    """
+    columns = []
+    for name in (f"{start}{part}{end}" for part in ("size", "mass", "empty")):
+        draws = cell.rows(name) if name.endswith("_random") else []
+        first = np.array([row[0] if len(row) else np.nan for row in draws], np.float64)
+        columns.append(first if len(draws) else cell.column(name))
+    size, mass, empty = columns
+    numbers = {"fraction": size / np.maximum(cell.lengths, 1), "never": np.isnan(size), "empty": empty, "mass": mass}
+    return {name: np.where(cell.lengths > 1, values, np.nan) for name, values in numbers.items()}
+
+
+@per_cell
+def erasure(cell: Cell) -> dict[str, np.ndarray]:
+    """Numbers by ranking (attention, gradient, attention_gradient), NaN below two tokens.
+
+    erasure_delta_jsd_<ranking>: JSD(p, p without i*) - JSD(p, p without r), nats. erasure_top_flips_ and _random_flips_: if
+    the decision changes without i*, without r; _only_top_, _only_random_: and not without the other.
+
+    And of "random", the first random order: erasure_flip_fraction_<ranking>, share of tokens removed until the decision
+    changes, 0..1, NaN where it never does (erasure_flip_never_); erasure_flip_empty_, whether it changes only when no weight
+    is left; erasure_flip_mass_, attention removed. With the smallest set in the record, minimal_flip_fraction, _never,
+    _empty and _mass of it, _exact, whether it is proved the smallest, and erasure_flip_ratio_<ranking>: tokens removed over
+    the smallest number that is enough, >= 1.
+    """
+    numbers, minimum = {}, removal(cell, "minimal_flip_", "") if cell.has("minimal_flip_size") else {}
+    for ranking in RANKINGS:
+        numbers |= {f"erasure_{name}_{ranking}": values for name, values in single_weight(cell, ranking).items()}
+    for ranking in ORDERS:
+        parts = removal(cell, "erasure_flip_", f"_{ranking}")
+        if minimum:
+            parts["ratio"] = parts["fraction"] / minimum["fraction"]
+        numbers |= {f"erasure_flip_{name}_{ranking}": values for name, values in parts.items()}
+    if minimum:
+        minimum["exact"] = cell.is_exact("minimal_flip", cell.lengths > 1)
+    return numbers | {f"minimal_flip_{name}": values for name, values in minimum.items()}
+
+
+def removed(cell: Cell) -> Chart:
+    """The share of weights that is removed of each text until the decision changes, by the order of removal."""
+    labels = {f"erasure_flip_fraction_{name}": label for name, label in ORDERS.items()}
+    labels["minimal_flip_fraction"] = "smallest set"
+    return text_chart(
+        name="erasure_multi_weight",
+        title="Weights removed until the decision changes",
+        axis="Share of the text’s tokens removed",
+        values={labels[name]: values for name, values in erasure(cell).items() if name in labels},
+        why="The fewer, the better the ranking knows what the decision rests on. Texts whose decision never changes are not "
+        "drawn.",
+    )
+
+
+ERASURE = Section(
+    name="erasure",
+    place=70,
+    chapter="interventions",
+    needs=("probs", "attention", "erasure_probs", "erasure_gradient", "erasure_order", "erasure_flip_size_attention"),
+    uses=("erasure_*", "minimal_flip_*"),
+    per_text=erasure,
+    compared=("erasure_delta_jsd_*", "erasure_flip_fraction_*", "erasure_flip_ratio_*", "minimal_flip_fraction"),
+    quantities={"erasure_delta_jsd_*": Quantity("JSD without i* − without r, i* by {}", below=0)},
+    caption="Erased attention weights",
+    note="One weight: how much further the prediction moves (Jensen–Shannon divergence, nats) without the weight that a "
+    "ranking puts first (i*) than without a random other one (r), and whether the decision changes. Several: weights set "
+    "to 0 by decreasing rank, the rest renormalised, until the decision first changes; shares are over texts whose decision "
+    "changes. Undefined: texts of fewer than two tokens.",
+    chart=removed,
+    lead=("erasure_only_top_attention", "erasure_only_random_attention", "erasure_flip_fraction_attention"),
+)
 
 
 @per_cell
@@ -89,18 +198,19 @@ def map_erasure(cell: Cell) -> dict[str, np.ndarray]:
     whether the decision changes; map_erasure_flip_fraction_<order>, the share of tokens erased until it does, NaN where it
     never does; map_erasure_mass_<order>, the attention on those.
     """
-    probs, orders = cell.rows("map_erasure_probs"), cell.rows("map_erasure_order")
-    scores, numbers = {name: cell.rows(column) for name, column in SCORES.items()}, {}
-    for ranking in ("random", *RANKINGS):
+    probs, orders, numbers = cell.rows("map_erasure_probs"), cell.rows("map_erasure_order"), {}
+    scores = {name: cell.rows(f"map_erasure_{name}") for name in ("gradient", "attention_gradient")}
+    scores["attention"] = cell.attention
+    for ranking in ORDERS:
         without = [None] * len(cell)
         for row in np.flatnonzero(cell.lengths > 1):
             without[row] = probs[row][orders[row][0][0] if ranking == "random" else scores[ranking][row].argmax()]
-        size = first_draws(cell, f"map_erasure_flip_size_{ranking}")
+        parts = removal(cell, "map_erasure_flip_", f"_{ranking}")
         numbers |= {
             f"map_erasure_tvd_{ranking}": total_variation_distance(cell.probs, without),
             f"map_erasure_top_flips_{ranking}": decision_flips(cell.probs, without),
-            f"map_erasure_flip_fraction_{ranking}": size / np.maximum(cell.lengths, 1),
-            f"map_erasure_mass_{ranking}": first_draws(cell, f"map_erasure_flip_mass_{ranking}"),
+            f"map_erasure_flip_fraction_{ranking}": parts["fraction"],
+            f"map_erasure_mass_{ranking}": parts["mass"],
         }
     return numbers
 
@@ -117,36 +227,6 @@ MAP_ERASURE = Section(
     note="A token is erased where no row of the changed layers has weight on it (after Serrano & Smith 2019). TVD: how far "
     "the prediction moves. Share erased: of a text’s tokens, in this order. Undefined: texts of fewer than two tokens, and, "
     "of shares, texts whose decision never changes.",
-)
-MAP_ADVERSARY = Section(
-    name="map_adversary",
-    place=61,
-    chapter="interventions",
-    needs=("probs", "attention", "map_adversary_jsd", "map_adversary_change"),
-    quantities={
-        "map_adversary_jsd": Quantity("JSD of the attentions reached (nats)", above=round(float(np.log(2) / 2), 3)),
-        "map_adversary_change": Quantity("change of the prediction (TVD)"),
-    },
-    caption="Adversarial attention maps",
-    note="Jensen–Shannon divergence (nats, at most 0.693) between the attention that is shown and the attention under other "
-    "maps that keep the prediction within the epsilon of the search. Others may be further. Undefined: texts of fewer than "
-    "two tokens.",
-)
-
-
-# ---------- tokens left out
-
-
-PERMISSIBLE_ONLY = _changed(
-    *("permissible_only", 49, "permissible_only_probs", "Without the impermissible tokens"),
-    " The same texts without their impermissible tokens (Pruthi et al. 2020, table 3), undefined where there are none, or "
-    "no others. A shortened text is unlike those of training, which may be part of the change.",
-)
-FROZEN_FLIP_SET = _changed(
-    *("frozen_flip_set", 75, "frozen_flip_probs", "The fewest tokens that carry the decision"),
-    " With attention, divisors and slopes held fixed a logit is a sum of parts of tokens (Modarressi et al. 2023), and the "
-    "smallest set without which another class wins is known exactly; here the model itself reads the text without it. "
-    "Undefined too: no set changes the frozen decision.",
 )
 
 
@@ -177,7 +257,6 @@ SIGN_VIOLATIONS = Section(
     "probable without it, or the other way round (Liu et al. 2022). A measure without a sign speaks for the class. "
     "Undefined: every score is 0, or one is undefined.",
 )
-
 REMOVALS = ("", "weight_")
 ALIKE = 1e-9  # limits that are as close are of orders that make no difference
 

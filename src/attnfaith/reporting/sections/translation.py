@@ -1,5 +1,5 @@
 """Pairs of sentences: how well a translator predicts the target, its attention to markers, its predictions when its
-cross-attention is changed, and what that attention could be.
+cross-attention is changed, and what that attention could be. Numbers are means over the target words of a pair.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,14 @@ def _means(rows: Sequence[np.ndarray]) -> np.ndarray:
     return np.array([mean(row[~np.isnan(row)].astype(np.float64)) for row in rows])
 
 
-def _by_layer(name: str, pairs: np.ndarray) -> dict[str, np.ndarray]:
-    """Means of a number [N, L, 2] of layers and rows: of the row that predicts the word over layers, and of each."""
-    numbers = {name: pairs[:, :, 0].mean(axis=1)}
-    layers = range(pairs.shape[1])
-    return numbers | {
-        f"{name} layer {layer}, {row}": pairs[:, layer, place] for layer in layers for place, row in enumerate(ROWS)
-    }
+def _by_layer(name: str, pairs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """Means of a number of N pairs, [L, 2] each, of layers and rows: of the row that predicts the word over layers, and of
+    each layer and row.
+    """
+    numbers = np.stack(pairs).astype(np.float64)
+    places = [(layer, place) for layer in range(numbers.shape[1]) for place in range(len(ROWS))]
+    each = {f"{name} layer {layer}, {ROWS[place]}": numbers[:, layer, place] for layer, place in places}
+    return {name: numbers[:, :, 0].mean(axis=1), **each}
 
 
 @per_cell
@@ -33,18 +34,16 @@ def sentence_pairs(cell: Cell) -> dict[str, np.ndarray]:
     """target_probability: the mean over the target words of a pair of the probability of each, [N]; source_words,
     target_words, truncated; with gold links their numbers, sure_links and possible_links.
     """
-    lengths = records.list_lengths(cell.table.column("target_tokens").combine_chunks())
+    links = cell.rows("gold_links") if cell.has("gold_links") else []
     values = {
         "target_probability": np.array([row.mean() for row in cell.rows("target_probs")], np.float64),
         "source_words": cell.lengths.astype(float),
-        "target_words": lengths.astype(float),
+        "target_words": records.list_lengths(cell.table.column("target_tokens").combine_chunks()).astype(float),
         "truncated": cell.column("truncated"),
+        "sure_links": np.array([(row == SURE).sum() for row in links], float),
+        "possible_links": np.array([((row > 0) & (row != SURE)).sum() for row in links], float),
     }
-    if cell.has("gold_links"):
-        links = cell.rows("gold_links")
-        values["sure_links"] = np.array([(row == SURE).sum() for row in links], float)
-        values["possible_links"] = np.array([((row > 0) & (row != SURE)).sum() for row in links], float)
-    return values
+    return {name: numbers for name, numbers in values.items() if len(numbers)}
 
 
 SENTENCE_PAIRS = Section(
@@ -55,36 +54,23 @@ SENTENCE_PAIRS = Section(
     compared=("target_probability",),
     quantities={"target_probability": Quantity("probability of a target word"), "truncated": Quantity("cut")},
     caption="Sentence pairs",
-    note="Means over pairs. Probability of a target word: given the source sentence and the right target words before it, "
-    "the mean over the words of a pair. Cut: share of the pairs that are longer than the model reads.",
+    note="Probability of a target word: given the source sentence and the right target words before it. Cut: share of the "
+    "pairs that are longer than the model reads.",
 )
-
-MARKER_MASS = "alignment_marker_mass"
-
-
-@per_cell
-def alignment_markers(cell: Cell) -> dict[str, np.ndarray]:
-    """The share of attention that lies on markers, [N] in 0..1, means over heads and target words of a pair: marker_mass, of
-    the row that predicts the word, over layers too; and by layer and row, "marker_mass layer 0, predicting".
-    """
-    masses = [row.mean(axis=(1, 3)) for row in cell.rows(MARKER_MASS)]
-    return _by_layer("marker_mass", np.stack(masses).astype(np.float64))
-
-
 ALIGNMENT_MARKERS = Section(
     name="alignment_markers",
     place=7,
-    needs=("target_tokens", MARKER_MASS),
-    per_text=alignment_markers,
+    needs=("target_tokens", "alignment_marker_mass"),
+    # [N] in 0..1, means over heads and target words
+    per_text=lambda cell: _by_layer("marker_mass", [row.mean(axis=(1, 3)) for row in cell.rows("alignment_marker_mass")]),
     compared=("marker_mass",),
     quantities={
         "marker_mass": Quantity("share on markers", above=0.5),
         "marker_mass *": Quantity("share on markers, {} row", above=0.5),
     },
     caption="Attention to markers",
-    note="The share of the attention to the source that lies on its end marker, a language code or another marker, mean "
-    "over heads and target words of a pair, then over pairs. Markers are no words: what lies on them aligns with nothing, "
-    "and the weights of words are not divided by the rest.",
+    note="The share of the attention to the source that lies on its end marker, a language code or another marker. Markers "
+    "are no words: what lies on them aligns with nothing, and the weights of words are not divided by the rest.",
     lead=("marker_mass",),
 )
 
@@ -114,10 +100,10 @@ def cross_interventions(cell: Cell) -> dict[str, np.ndarray]:
     for way, (probs, tvd) in WAYS.items():
         if not cell.has(probs):
             continue
-        changed = cell.rows(probs)
-        pairs = list(zip(changed, own, strict=True))
-        before = [np.where(np.isnan(after), np.nan, probability) if len(after) else after for after, probability in pairs]
-        start = f"cross_{way}"
+        start, changed = f"cross_{way}", cell.rows(probs)
+        before = [
+            np.where(np.isnan(after), np.nan, row) if len(after) else after for after, row in zip(changed, own, strict=True)
+        ]
         numbers[f"{start}_probability"], numbers[f"{start}_before"] = _means(changed), _means(before)
         numbers[f"{start}_probability_drop"] = numbers[f"{start}_before"] - numbers[f"{start}_probability"]
         if tvd:
@@ -140,14 +126,11 @@ CROSS_INTERVENTIONS = Section(
     per_text=cross_interventions,
     compared=("*_probability_drop", "*_tvd"),
     caption="Changed cross-attention",
-    note="Means over the target words of a pair, then over pairs. The model’s own probability: of the same target "
-    "words. TVD: total variation distance between the next token’s "
-    "distribution and the model’s own, 0..1. Permuted: weights dealt out anew among the source words, in all heads, rows "
-    "and chosen layers alike, mean over the draws; uniform: all source words weigh the same in all heads and layers; no "
-    "weight: one source word has none and the rest is divided by its sum, in all heads and layers, for one target word at a "
-    "time; removed: the word is left out of the source, and the encoder reads what is left. The best source word has the "
-    "largest weight, mean over heads and the layers that were asked for; another is drawn at random, since any word may be "
-    "missed.",
+    note="TVD: total variation distance between the next token’s distribution and the model’s own, 0..1. Permuted: weights "
+    "dealt out anew among the source words, in all heads, rows and chosen layers alike; uniform: all source words weigh the "
+    "same in all heads and layers; no weight: one source word has none in any head and layer, of one target word at a time; "
+    "removed: the encoder reads the source without the word. The best source word has the largest weight, mean over heads "
+    "and the layers that were asked for; another is drawn at random, since any word may be missed.",
     lead=tuple(f"cross_{way}_probability_drop" for way in WAYS),
 )
 
@@ -156,7 +139,6 @@ CROSS_INTERVENTIONS = Section(
 
 
 IDENTIFIABILITY = "cross_identifiability_"
-ATTENTION = "alignment_attention"
 DETERMINED = 1e-6  # TVD: attention is the only one, to what float32 keeps
 
 
@@ -167,21 +149,15 @@ def cross_identifiability(cell: Cell) -> dict[str, np.ndarray]:
     attention top, low and high: the largest weight of each target word and the ends of its interval; zero: share of these
     that could be 0.
     """
-    weights = cell.rows(ATTENTION) if cell.has(ATTENTION) else [None] * len(cell)
-    parts = (cell.rows(IDENTIFIABILITY + name) for name in ("low", "high"))
-    pairs = []
-    for low, high, own in zip(*parts, weights, strict=True):
-        values = {"width": (high - low).mean(axis=(1, 3, 4))}
-        if own is not None:
+    lows, highs = (cell.rows(IDENTIFIABILITY + name) for name in ("low", "high"))
+    pairs = {"width": [(high - low).mean(axis=(1, 3, 4)) for low, high in zip(lows, highs, strict=True)]}
+    if cell.has("alignment_attention"):
+        for low, high, own in zip(lows, highs, cell.rows("alignment_attention"), strict=True):
             place = own.argmax(axis=-1)[..., None]
             top, least, most = (np.take_along_axis(array, place, -1)[..., 0] for array in (own, low, high))
-            at_largest = {"top": top, "low": least, "high": most, "zero": (least < DETERMINED).astype(float)}
-            values |= {name: value.mean(axis=(1, 3)) for name, value in at_largest.items()}
-        pairs.append(values)
-    numbers = {}
-    for name in pairs[0]:
-        numbers |= _by_layer(IDENTIFIABILITY + name, np.stack([values[name] for values in pairs]).astype(np.float64))
-    return numbers
+            for name, values in {"top": top, "low": least, "high": most, "zero": least < DETERMINED}.items():
+                pairs.setdefault(name, []).append(values.mean(axis=(1, 3)))
+    return {key: values for name in pairs for key, values in _by_layer(IDENTIFIABILITY + name, pairs[name]).items()}
 
 
 CROSS_IDENTIFIABILITY = Section(
@@ -194,9 +170,8 @@ CROSS_IDENTIFIABILITY = Section(
     quantities={f"{IDENTIFIABILITY}width*": Quantity("width of a weight’s interval {}", below=DETERMINED)},
     caption="Identifiability of cross-attention",
     note="Other attentions that leave the output of a head as it is, so that no prediction changes; tokens of source words "
-    "exchange weights, markers keep theirs. Width: of the interval that a weight could lie in, mean over source words, "
-    "heads and target words of a pair, then over pairs. Below: pairs whose rows are all determined. Top, low, high: of each "
-    "target word’s heaviest source word, and the ends of its interval; zero: share of these that need no weight at all. A "
-    "head with values of d numbers determines attention over d + 1 tokens at most.",
+    "exchange weights, markers keep theirs. Width: of the interval that a weight could lie in; below: pairs whose rows are "
+    "all determined. Top, low, high: of each target word’s heaviest source word, and the ends of its interval; zero: share "
+    "of these that need no weight at all. A head with values of d numbers determines attention over d + 1 tokens at most.",
     lead=(f"{IDENTIFIABILITY}width",),
 )

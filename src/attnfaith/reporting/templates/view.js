@@ -4,6 +4,12 @@ const view = JSON.parse(document.getElementById("view").textContent);
 const part = (id) => document.getElementById(id);
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const isBetween = (value, low, high) => Number.isInteger(value) && value >= low && value <= high;
+const ABOUT = {
+  attention: "The weights themselves, of each head and their mean. For the answer layers are multiplied, as if there were no residual connections.",
+  rollout: "Half of each layer is its attention, the mean of the heads, and half the residual connection (Abnar & Zuidema 2020). It uses weights alone, not the values that they weigh.",
+  alti: "How near the vector that a token adds brings the state after attention, in L1 (ALTI, Ferrando et al. 2022).",
+  value_zeroing: "How far a layer's result turns when a token's values are zeros in that layer (Mohebbi et al. 2023).",
+};
 const NONE = -1, LISTED = 8, SURE = 2, POSSIBLE = 1, MOST_LABELS = 40;
 
 // ---- words: of a text they read themselves, of a pair target words read source words
@@ -239,7 +245,7 @@ function draw() {
   const row = state.target === NONE ? null : rowOf(shown, state.target), column = state.source === NONE ? null : columnOf(shown, state.source);
   const reads = isText ? ofWords(row ?? view.answers[measure().name]) : row;
   say(shown, row, column);
-  part("about").textContent = view.about?.[measure().name] ?? "";
+  part("about").textContent = isText ? ABOUT[measure().name] : "";
   part("reads-head").textContent = isText && !row ? "The answer reads" : "Reads";
   listed("reads", reads, source, (place) => (isText ? {target: place, source: place} : {source: place, target: NONE}));
   listed("readers", column && ofWords(column), target, (place) => (isText ? {target: place, source: place} : {target: place, source: NONE}));
