@@ -200,7 +200,7 @@ def choose(planned: Sequence[Cell], pattern: str | None) -> list[Cell]:
 
 
 def check_distinct(wanted: Mapping[str, Recipe]) -> None:
-    """Raise RecipeError where the records of two recipes would have one identity (`reporting.study.check_identities`)."""
+    """Raise RecipeError where the records of two recipes would have one identity (`reporting.analysis.check_identities`)."""
     owners: dict[str, str] = {}
     for name, recipe in wanted.items():
         vectors = None if recipe.data.vectors else recipe.model.embedding_std
