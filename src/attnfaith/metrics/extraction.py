@@ -2,21 +2,17 @@
 
 A rule takes the weights (G, T) of every source word in every target word, of any scale, and links pairs of words:
 
-* target_argmax: each target word with its heaviest source word
-* source_argmax: each source word with its heaviest target word
+* target_argmax, source_argmax: each target word with its heaviest source word; the reverse
 * intersection, union: of these two
 * grow_diagonal: the intersection, and from the union what touches a link, diagonally too, while neither word has one
 * row_share: pairs of at least `threshold` of the heaviest weight of their target word, where that is positive
 * absolute: pairs of at least `threshold`
 
-Of equal weights the first is the heaviest. A pair of weight NaN is never linked. A rule, a layer or a head that is chosen on
-gold links looks too good on the sentences that it was chosen on; `halves` keeps choosing and judging apart.
+Of equal weights the first is the heaviest. A pair of weight NaN is never linked. Shapes: G target words, T source words, N
+sentences; leading axes of weights are kept.
 
-Shapes: G target words, T source words, N sentences; leading axes of weights are kept.
-
-Sources: Och & Ney (2003), section 3 (intersection, union); Koehn, Och & Marcu (2003), Statistical Phrase-Based Translation,
-section 3.1 (growing), here as in the published links of Zenkel, Wuebker & DeNero (2019), which grow where both words are
-without a link.
+Sources: Och & Ney (2003), section 3 (intersection, union); Koehn, Och & Marcu (2003), section 3.1 (growing), here as in the
+published links of Zenkel, Wuebker & DeNero (2019), which grow where both words are without a link.
 """
 
 from collections.abc import Sequence
@@ -120,9 +116,10 @@ def diagonal(targets: int, sources: int) -> np.ndarray:
 
 
 def halves(names: Sequence[str], seed: int = 0) -> np.ndarray:
-    """Return whether each of N sentences is in the half to choose on, [N] bool; it has one more of an odd number.
+    """Return whether each of N sentences is in the half to choose a rule, layer or head on, [N] bool; the larger half.
 
-    The halves are drawn by `seed` over the sorted names of the sentences, so that their order in a file does not matter.
+    What is chosen on gold links looks too good there, so it is judged on the other half. The draw is over the sorted names
+    of the sentences, so that their order in a file does not matter.
     """
     order = np.argsort(np.asarray(names, dtype=object), kind="stable")
     chosen = np.zeros(len(order), bool)

@@ -4,14 +4,11 @@ People mark sure links S and possible ones; P holds both. For predicted links A,
 
     AER = 1 - (|A & S| + |A & P|) / (|A| + |S|),  precision = |A & P| / |A|,  recall = |A & S| / |S|,
 
-each in 0..1; 0 is the best error rate. A possible link costs nothing, predicted or missed. A quotient with nothing below is
-undefined, hence NaN. A sentence whose row is None on either side enters no sum.
+each in 0..1. A quotient with nothing below is NaN. A sentence whose row is None on either side enters no sum.
 
 Links of a sentence are text, as in .talp files: `i-j` a sure link of source word i and target word j, `ipj` or `i?j` a
-possible one; predicted links of both kinds count alike. Words are counted from 0 or from 1; the file does not tell which.
-
-Shapes: N sentences, K links of one of them. Links as numbers are [K, 3] int64: source word and target word from 0, and
-SURE or POSSIBLE; sorted, each pair once.
+possible one; predicted links of both kinds count alike. Shapes: N sentences, K links of one of them. Links as numbers are
+[K, 3] int64: source word and target word from 0, and SURE or POSSIBLE; sorted, each pair once.
 
 Source: Och & Ney (2003), A Systematic Comparison of Various Statistical Alignment Models, Computational Linguistics 29(1).
 """

@@ -1,8 +1,5 @@
 """How far an explanation points at the tokens that people, or a generator, marked as evidence.
 
-Scores are compared as a ranking (`average_precision`, `trapezoid_auprc`), or are first cut to a rationale of so many
-tokens (`top_tokens`), which is compared token by token (`token_f1`) and span by span (`span_iou`).
-
 Shapes: N instances, T tokens of one instance. A column holds N rows of length T. Rationales hold 0 and 1; anything else
 raises InputError, as do rows of different length. Undefined, hence NaN: a row that is None, empty or holds a NaN, and one
 with no token marked; for rankings also one with every token marked, for which any ranking is right.

@@ -2,10 +2,8 @@
 
 Shapes: N instances, T tokens of one instance. A column of scores holds N rows of length T; only their order counts. Rows of
 different length raise InputError. Undefined, hence NaN and counted: fewer than two tokens, a constant row, a row that is
-None or holds a NaN.
-
-Ties. Kendall's tau-b is used: tied pairs leave the numerator and shrink the denominator. A sparse attention has many
-tied (zero) weights, and then no importance without those ties can reach 1: `tie_ceiling` is how far it can get.
+None or holds a NaN. A sparse attention has many tied (zero) weights, and then no importance without those ties reaches a
+tau-b of 1: `tie_ceiling` is how far it can get.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,11 +31,26 @@ def kendall_tau(x: Sequence, y: Sequence) -> tuple[np.ndarray, np.ndarray]:
     discordant (or concordant), else from the normal approximation with the variance corrected for ties. No correction for
     testing many instances.
     """
-    x, y, layout = flatten_pair(x, y, ("x", "y"))
-    tau, p_value = np.full((2, len(layout)), np.nan)
-    for rows, n, blocks in _blocks((x, y), layout):
-        tau[rows], p_value[rows] = _kendall_block(n, *blocks)
+    tau, p_value, _ = _by_row(x, y)
     return tau, p_value
+
+
+def tie_ceiling(x: Sequence, y: Sequence) -> np.ndarray:
+    """Return the largest |tau-b| that the ties of x and y allow, [N] in 0..1: sqrt(min(n0-n1, n0-n2) / max(n0-n1, n0-n2)).
+
+    Proof. Let a = n0 - n1 and b = n0 - n2 be the pairs not tied in x and in y. A concordant or discordant pair is tied
+    in neither, so |P - Q| <= P + Q <= min(a, b). Hence |tau-b| = |P - Q| / sqrt(ab) <= min(a, b) / sqrt(ab).
+    """
+    return _by_row(x, y)[2]
+
+
+def _by_row(x: Sequence, y: Sequence) -> np.ndarray:
+    """tau-b, its p-value and its ceiling, [3, N]."""
+    x, y, layout = flatten_pair(x, y, ("x", "y"))
+    results = np.full((3, len(layout)), np.nan)
+    for rows, n, blocks in _blocks((x, y), layout):
+        results[:, rows] = _kendall_block(n, *blocks)
+    return results
 
 
 def _blocks(columns: Sequence[np.ndarray], layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, list]]:
@@ -59,8 +72,8 @@ def _blocks(columns: Sequence[np.ndarray], layout: Layout) -> Iterator[tuple[np.
         yield rows, n, [np.where(filled, column[source], np.nan) for column in columns]
 
 
-def _kendall_block(n: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """tau-b and p-value of the rows of one block; n [R], x and y [R, W] padded with NaN."""
+def _kendall_block(n: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """tau-b, p-value and ceiling of the rows of one block; n [R], x and y [R, W] padded with NaN."""
     width = x.shape[1]
     padding = np.arange(width) >= n[:, None]
     x_order, x_sorted, x_ties = _ranks(x, padding)
@@ -84,6 +97,8 @@ def _kendall_block(n: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndar
     with np.errstate(divide="ignore", invalid="ignore"):
         tau = difference / np.sqrt(total - x_ties[0]) / np.sqrt(total - y_ties[0])
     tau = np.where(defined, np.clip(tau, -1, 1), np.nan)
+    fewer, more = (pick(total - x_ties[0], total - y_ties[0]) for pick in (np.minimum, np.maximum))
+    ceiling = np.where(defined, np.sqrt(fewer / np.maximum(more, 1)), np.nan)
 
     rarer = np.minimum(discordant, total - discordant).astype(np.int64)
     exact = (x_ties[0] == 0) & (y_ties[0] == 0) & ((n <= EXACT_LENGTH) | (rarer <= 1))
@@ -91,7 +106,7 @@ def _kendall_block(n: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndar
     p_value[exact] = _exact_p_value(n[exact], rarer[exact])
     normal = defined & ~exact
     p_value[normal] = _normal_p_value(n[normal], difference[normal], *(counts[normal] for counts in (*x_ties, *y_ties)))
-    return tau, p_value
+    return tau, p_value, ceiling
 
 
 def _ranks(block: np.ndarray, padding: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple]:
@@ -159,45 +174,26 @@ def _normal_p_value(n, difference, x_pairs, x0, x1, y_pairs, y0, y1) -> np.ndarr
     return 2 * ndtr(-np.abs(difference / np.sqrt(variance)))
 
 
-def tie_ceiling(x: Sequence, y: Sequence) -> np.ndarray:
-    """Return the largest |tau-b| that the ties of x and y allow, [N] in 0..1: sqrt(min(n0-n1, n0-n2) / max(n0-n1, n0-n2)).
-
-    Proof. Let a = n0 - n1 and b = n0 - n2 be the pairs not tied in x and in y. A concordant or discordant pair is tied
-    in neither, so |P - Q| <= P + Q <= min(a, b). Hence |tau-b| = |P - Q| / sqrt(ab) <= min(a, b) / sqrt(ab).
-    """
-    x, y, layout = flatten_pair(x, y, ("x", "y"))
-    ceiling = np.full(len(layout), np.nan)
-    for rows, n, blocks in _blocks((x, y), layout):
-        total = n * (n - 1) / 2
-        ordered = [np.sort(block, axis=1) for block in blocks]
-        a, b = (total - _tie_counts(values[:, 1:] != values[:, :-1])[0] for values in ordered)
-        fewer, more = np.minimum(a, b), np.maximum(a, b)
-        ceiling[rows] = np.where(fewer > 0, np.sqrt(fewer / np.maximum(more, 1)), np.nan)
-    return ceiling
-
-
 def agreement(
     attention: Sequence, importance: Sequence, predicted_class: Sequence | None = None, alpha: float = 0.05
 ) -> dict[str, dict[str, float | int]]:
-    """Return Kendall's tau-b between attention and importance, summarised over instances and per predicted class.
+    """Return Kendall's tau-b between attention and importance, summarised over instances and per predicted class, as Jain &
+    Wallace (2019) split it.
 
     predicted_class: [N] whole numbers >= 0; NaN where there is no prediction (such an instance counts in "overall" only).
     alpha: level of significance, in 0..1.
 
     Returns {"overall": ..., "0": ..., "1": ...}, one entry per class that was predicted: n, instances with a defined tau,
     over which everything else is taken, and n_undefined; tau_mean and tau_std, the population deviation; share_significant,
-    with p <= alpha, not corrected for testing n instances; ci_low and ci_high, Student's 95 % interval of tau_mean within
-    -1..1, NaN below two instances; tie_ceiling and tau_over_ceiling, means of `tie_ceiling` and of tau over it. Plain
-    floats and integers, NaN where n is 0. The split by predicted (not gold) class is that of Jain & Wallace (2019), who let
-    one undefined instance make the mean undefined and counted it as not significant.
+    with p <= alpha; ci_low and ci_high, Student's 95 % interval of tau_mean within -1..1, NaN below two instances;
+    tie_ceiling and tau_over_ceiling, means of `tie_ceiling` and of tau over it. NaN where n is 0.
     """
     return summaries(agreement_by_text(attention, importance, alpha), predicted_class)
 
 
 def agreement_by_text(attention: Sequence, importance: Sequence, alpha: float = 0.05) -> dict[str, np.ndarray]:
     """Return the numbers that `agreement` averages, for each instance: name in the metric's results -> [N] float64."""
-    tau, p_value = kendall_tau(attention, importance)
-    ceiling = tie_ceiling(attention, importance)
+    tau, p_value, ceiling = _by_row(attention, importance)
     return {
         "kendall_tau": tau,
         "kendall_tau_significant": np.where(np.isnan(tau), np.nan, p_value <= alpha),
