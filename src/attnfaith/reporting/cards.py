@@ -322,9 +322,6 @@ def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mappin
         repo_id,
         DatasetCardData(license="other", license_name="as-the-texts", pretty_name="Records of attention classifiers"),
         {name: (cell["split"], f"{name}/{cell['split']}-*.parquet") for name, cell in cells.items()},
-        "Prediction, attention and importance of every token, and the predictions under other attentions, of models "
-        "with attention on every text of a split. One configuration per trained model, one row per text. All published "
-        "numbers on these models are made from these rows, without the models.",
         [lines, [["column", "axes", "meaning"], *docs]],
         licences={name: licence((datasets or {}).get(name)) for name in used},
     )
@@ -341,10 +338,6 @@ def results_card(tables: Mapping[str, Mapping], *, repo_id: str) -> str:
         repo_id,
         DatasetCardData(license=LICENCE, pretty_name="Does attention explain? Result tables"),
         {name: ("results", f"{name}/results-*.parquet") for name in tables},
-        "Tidy tables of measurements on text classifiers with attention, made from their records. One configuration "
-        "per table; a number that is undefined is NaN, never 0, and the count of texts it leaves out stands beside it. "
-        "Columns that end in ci_low and ci_high are 95 % intervals over texts of one trained model; a row with a checkpoint "
-        "is about that model alone.",
         [[["configuration", "rows", "columns"], *lines]],
     )
 
@@ -353,7 +346,6 @@ def _dataset_card(
     repo_id: str,
     data: DatasetCardData,
     configs: Mapping[str, tuple[str, str]],
-    about: str,
     tables: Sequence[Sequence[Sequence]],
     licences: Mapping[str, str] | None = None,
 ) -> str:
@@ -365,7 +357,6 @@ def _dataset_card(
     return template("dataset_card.md.j2").render(
         front_matter=yaml_head(head),
         title=data.pretty_name,
-        about=Markdown(about),
         repo_id=Markdown(repo_id),
         first=next(((name, split) for name, (split, _) in configs.items()), None),
         tables=[Markdown(markdown_table(table, numeric=[False] * len(table[0]))) for table in tables],

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from importlib.resources import files
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import yaml
 
 from attnfaith.reporting.cells import CELL, Cell, measure_label, name_class, per_cell, quantity_label, split_cells
 from attnfaith.reporting.charts import Chart
@@ -30,6 +32,8 @@ SUMMARY += tuple(f"{name}{end}" for name in ("median", "share_beyond") for end i
 CLASS_COLUMN = "class"
 """The column of predicted classes; the page writes their names beside their numbers."""
 MOST_CLASSES = 12  # with rows of their own in the tables of the page
+NOTES: dict[str, str] = yaml.safe_load(files("attnfaith.reporting").joinpath("notes.yaml").read_text(encoding="utf-8"))
+"""What the page says below a table, by the name of the section or of the table."""
 
 
 # ---------- numbers
@@ -82,9 +86,10 @@ class Table:
 
     name: of its files. rows: of one cell, each {column: value}, without the columns that name the cell. headings: of the
     page, {column: heading, or heading and a function of the row that words it}; a number under "… [95 % interval]" has that
-    of ci_low and ci_high, and other undefined numbers are a dash. heads: how many of them name a row. caption: on the page;
-    "" of a table in files only. across: of a table whose statistics stand one below the other and whose cells side by side,
-    the statistics that every cell has in words; those of a class are "<start>class_<number>", with the start in words.
+    of ci_low and ci_high, and other undefined numbers are a dash. heads: how many of them name a row. caption, note: on the
+    page, before what NOTES has; caption "" of a table in files only. across: of a table whose statistics stand one below
+    the other and whose cells side by side, the statistics that every cell has in words; those of a class are
+    "<start>class_<number>", with the start in words.
     """
 
     name: str
@@ -102,7 +107,7 @@ class Table:
 
     def grid(self, frame: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
         """The table for reading. Of many classes it has the MOST_CLASSES that are predicted most often."""
-        names, note = cells[0].class_names if len({cell.class_names for cell in cells}) == 1 else (), self.note
+        names, note = cells[0].class_names if len({cell.class_names for cell in cells}) == 1 else (), _note(self)
         shown: set[str] = set()
         if self.across or CLASS_COLUMN in self.headings:
             predicted = Counter(range(max(cell.probs.shape[1] for cell in cells)))
@@ -171,7 +176,7 @@ class Section:
     of further columns of one number per text that it reads.
     per_text: numbers per text, {name: [N] float64}, NaN undefined; without it the columns that `quantities` names.
     compared: patterns of the numbers that cells are compared by. quantities: how they are read, by name or pattern.
-    caption, note: of the rows of `summary` on the page; "" where tables of its own show them.
+    caption, note: of the rows of `summary` on the page, before what NOTES has; "" where tables of its own show them.
     chart: of a cell; None where it has none. lead: names of the numbers that have a sentence on the page, or a function of
     the cell that gives them. words: a function of the cell that makes other sentences.
     """
@@ -248,7 +253,7 @@ class Section:
             lines.append(tuple(line))
         columns = [*keys, "mean over texts of", "texts", "undefined", "mean [95 % interval]"]
         columns += ["median"] * medians + ["beyond"] * bounds
-        return Grid(self.caption, tuple(columns), tuple(lines), len(keys) + 1, self.note, f"tables/{WHOLE}")
+        return Grid(self.caption, tuple(columns), tuple(lines), len(keys) + 1, _note(self), f"tables/{WHOLE}")
 
     def sentences(self, cell: Cell) -> list[str]:
         """Its sentences on a cell; none where it does not apply."""
@@ -284,6 +289,10 @@ def _summary(cell: Cell, section: Section) -> dict[str, Row]:
         quantity = section.quantity(name)
         rows[name] = {"section": section.name, "quantity": name, "beyond": quantity.beyond, **quantity.summary(values)}
     return rows
+
+
+def _note(part: "Table | Section") -> str:
+    return " ".join(filter(None, (part.note, NOTES.get(part.name))))
 
 
 def interval_in_words(row: Row) -> str:

@@ -39,8 +39,6 @@ COLUMNS = Section(
         "map_adversary_change": Quantity("change of the prediction under those maps (TVD)"),
     },
     caption="Other numbers",
-    note="Numbers that a measure stores for each text and that no other table reads, under the names of their columns; "
-    "`attnfaith measures NAME` and the record state what each is and when it is undefined.",
     lead=("marker_attention",),
 )
 

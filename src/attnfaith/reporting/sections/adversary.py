@@ -107,11 +107,6 @@ SECTION = Section(
     compared=("adversary_*[0-9]",),
     quantities={"adversary_*[0-9]": Quantity("JSD (nats), {}", above=HIGH)},
     caption="Adversarial attention",
-    note="Per text, the largest Jensen-Shannon divergence (nats, at most ln 2 = 0.693) between the model’s attention and "
-    "one that moves the prediction by a total variation distance of ε, the last number of a name, at most. Search: the best "
-    "of its restarts within ε, a lower bound. Exact: a closed form, the maximum where that is proved, else the best "
-    "attention found. Bound: none exceeds it. One token: texts where one token given all weight keeps the prediction. "
-    "Feasible: share of the restarts within ε. Reached: share of the exact JSD. Undefined: texts of fewer than two tokens.",
     chart=lambda cell: text_chart(
         name="adversary_jsd",
         title="How far attention can go and keep the prediction",

@@ -52,9 +52,6 @@ TABLE = Table(
         "tau_over_ceiling": "τ / ceiling",
     },
     caption="Agreement of token rankings",
-    note="Kendall’s τ-b of two token rankings, one text at a time: 1 same order, 0 no relation, −1 reversed. "
-    "Undefined: texts with fewer than two tokens or with all scores equal; they are in no mean. Significant: "
-    "share of texts with p ≤ 0.05. Tie ceiling: the largest τ that tied scores allow, mean over texts.",
 )
 
 

@@ -247,12 +247,6 @@ WHOLE = Table(
         "rule": "rule",
     },
     caption="Alignment error rate by measure",
-    note="Alignment error rate against gold links: 0 all sure links are read and nothing that is not at least possible, 1 "
-    "no link is. It is a quotient of sums over sentence pairs, and its interval is a bootstrap over these. Layer, head, row "
-    "and rule are those of the lowest rate on one half of the sentence pairs; all numbers but "
-    "“where it was chosen” are of the other half. Lowest here: what the best reading of this half would have claimed. "
-    "Chosen of: how many readings were compared. Positions only: each target word with the source word at its relative "
-    "place. Layers and heads are counted from 0. Every reading is in the file alignment_readings.",
 )
 BY_LAYER = Table(
     name="alignment_by_layer",
@@ -260,8 +254,6 @@ BY_LAYER = Table(
     heads=4,
     headings={"measure": ("measure", lambda row: measure_label(row["measure"])), **PLACE, "n": "pairs", **RATES},
     caption="Alignment error rate by layer, head and row",
-    note="Each target word with its heaviest source word, over all sentence pairs: nothing is chosen here, so that the "
-    "numbers can stand beside published ones of this kind.",
 )
 READINGS = Table(name="alignment_readings", rows=_all_rows)
 

@@ -32,9 +32,6 @@ DISPERSION = Section(
     per_text=dispersion,
     compared=(),
     caption="Dispersion of attention and importance",
-    note="How evenly the tokens of a text share attention or importance: entropy over its maximum, 0 where one token has "
-    "all and 1 where all have the same; support: tokens above zero; zeros: share of tokens at zero. "
-    "Undefined: texts of fewer than two tokens, with all scores zero or with one below.",
     chart=lambda cell: text_chart(
         name="dispersion_by_scores",
         title="How evenly attention and importance are spread",
@@ -75,9 +72,4 @@ GROUP_MASS = Section(
     per_text=group_mass,
     compared=("group_mass_*",),
     caption="Attention on groups of tokens",
-    note="Sum of the weights on the tokens of a group, mean over the texts that have such tokens and others; whole: all "
-    "texts, 0 where there is no such token and 1 where there is no other, as published means have it. Of a model with many "
-    "heads it is a share of the whole rows, markers included; head max: the head with most, of each text. Tokens: the "
-    "group’s share. Groups overlap. Little attention on impermissible tokens does "
-    "not show that the model does without them: it may be trained to hide them.",
 )

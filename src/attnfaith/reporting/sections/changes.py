@@ -45,7 +45,7 @@ def by_largest_weight(cell: Cell) -> Chart:
     )
 
 
-def _changed(name: str, place: int, column: str, caption: str, note: str = "", **fields) -> Section:
+def _changed(name: str, place: int, column: str, caption: str, **fields) -> Section:
     """A section on the predictions in a column, under other attention."""
     return Section(
         name=name,
@@ -59,33 +59,18 @@ def _changed(name: str, place: int, column: str, caption: str, note: str = "", *
         },
         caption=caption,
         note="Per text, the total variation distance between the prediction and the changed one: 0 no change, 1 another "
-        "decision with certainty; of several draws the median. Undefined: texts of fewer than two tokens." + note,
+        "decision with certainty; of several draws the median. Undefined: texts of fewer than two tokens.",
         lead=(f"{name}_tvd", f"{name}_flips"),
         **fields,
     )
 
 
 PERMUTATION = _changed("permutation", 50, "permuted_probs", "Permuted attention", chart=by_largest_weight)
-MAP_PERMUTATION = _changed(
-    *("map_permutation", 51, "map_permuted_probs", "Permuted attention maps"),
-    " The weights on tokens are in another order, the same in all rows and heads of the changed layers.",
-)
-MAP_UNIFORM = _changed(
-    *("map_uniform", 52, "map_uniform_probs", "Uniform attention maps"),
-    " Each row gives all tokens the same weight.",
-)
+MAP_PERMUTATION = _changed("map_permutation", 51, "map_permuted_probs", "Permuted attention maps")
+MAP_UNIFORM = _changed("map_uniform", 52, "map_uniform_probs", "Uniform attention maps")
 RANDOM_SUPPORT = _changed("random_support", 53, "random_support_probs", "Weights at random places")
-PERMISSIBLE_ONLY = _changed(
-    *("permissible_only", 49, "permissible_only_probs", "Without the impermissible tokens"),
-    " The same texts without their impermissible tokens (Pruthi et al. 2020, table 3), undefined where there are none, or "
-    "no others. A shortened text is unlike those of training, which may be part of the change.",
-)
-FROZEN_FLIP_SET = _changed(
-    *("frozen_flip_set", 75, "frozen_flip_probs", "The fewest tokens that carry the decision"),
-    " With attention, divisors and slopes held fixed a logit is a sum of parts of tokens (Modarressi et al. 2023), and the "
-    "smallest set without which another class wins is known exactly; here the model itself reads the text without it. "
-    "Undefined too: no set changes the frozen decision.",
-)
+PERMISSIBLE_ONLY = _changed("permissible_only", 49, "permissible_only_probs", "Without the impermissible tokens")
+FROZEN_FLIP_SET = _changed("frozen_flip_set", 75, "frozen_flip_probs", "The fewest tokens that carry the decision")
 
 
 # ---------- weights erased
@@ -182,10 +167,6 @@ ERASURE = Section(
     compared=("erasure_delta_jsd_*", "erasure_flip_fraction_*", "erasure_flip_ratio_*", "minimal_flip_fraction"),
     quantities={"erasure_delta_jsd_*": Quantity("JSD without i* − without r, i* by {}", below=0)},
     caption="Erased attention weights",
-    note="One weight: how much further the prediction moves (Jensen–Shannon divergence, nats) without the weight that a "
-    "ranking puts first (i*) than without a random other one (r), and whether the decision changes. Several: weights set "
-    "to 0 by decreasing rank, the rest renormalised, until the decision first changes; shares are over texts whose decision "
-    "changes. Undefined: texts of fewer than two tokens.",
     chart=removed,
     lead=("erasure_only_top_attention", "erasure_only_random_attention", "erasure_flip_fraction_attention"),
 )
@@ -224,9 +205,6 @@ MAP_ERASURE = Section(
     per_text=map_erasure,
     quantities={"map_erasure_tvd_*": Quantity("TVD without the first token by {}", below=0.05)},
     caption="Tokens erased from attention maps",
-    note="A token is erased where no row of the changed layers has weight on it (after Serrano & Smith 2019). TVD: how far "
-    "the prediction moves. Share erased: of a text’s tokens, in this order. Undefined: texts of fewer than two tokens, and, "
-    "of shares, texts whose decision never changes.",
 )
 
 
@@ -253,9 +231,6 @@ SIGN_VIOLATIONS = Section(
     per_text=sign_violations,
     compared=("sign_violated_by_attention",),
     caption="Signs that are violated",
-    note="Share of texts whose token of largest score speaks for the predicted class by its sign while the class is more "
-    "probable without it, or the other way round (Liu et al. 2022). A measure without a sign speaks for the class. "
-    "Undefined: every score is 0, or one is undefined.",
 )
 REMOVALS = ("", "weight_")
 ALIKE = 1e-9  # limits that are as close are of orders that make no difference
@@ -289,7 +264,4 @@ AOPC_LIMITS = Section(
     per_text=aopc_limits,
     compared=("naopc_*", "weight_naopc_*"),
     caption="AOPC between its limits",
-    note="AOPC: mean fall of the probability of the predicted class while the tokens go one after another, in a measure’s "
-    "order. Normalised: 0 for the worst order of the text’s tokens that was met, 1 for the best. Where limits are not "
-    "exact, another order may be worse or better. Undefined: texts without limits, such as those of one token.",
 )

@@ -45,11 +45,6 @@ SECTION = Section(
         f"{BEGIN}low": Quantity("the least it could be", below=DETERMINED),
     },
     caption="Identifiability of attention",
-    note="Other attentions that change nothing in what the model reads of attention, so that no prediction changes. TVD "
-    "reached: total variation distance to the furthest one that was reached, 1 no weight in common; none is further than "
-    "the proved bound. Largest weight: of the most attended token, and the ends of its interval. Tokens that suffice: the "
-    "fewest with weight in an equivalent attention that was met. Change of a logit: measured under the furthest one; it is "
-    "rounding. Undefined: texts of fewer than two tokens.",
     chart=lambda cell: text_chart(
         name="identifiability_by_length",
         title="How far attention is from being determined",

@@ -65,7 +65,6 @@ TABLE = Table(
     rows=_rows,
     across=STATISTICS,
     caption="Performance and attention",
-    note="Accuracy, F1 and ROC over texts with a gold label. Attention statistics leave out texts without tokens.",
 )
 
 

@@ -178,11 +178,6 @@ TESTS_TABLE = Table(
         "rival": ("rival", lambda row: measure_label(row["rival"])),
     },
     caption="Which measure tells what the model used?",
-    note="Means over texts; ↑ large is good, ↓ small is good. Differences are positive where the measure is the better one, "
-    "with p of a paired sign-flip test over texts, by Holm over measures; the rival was named before anything was measured. "
-    "AOPC: mean over ERASER’s shares of tokens. Erasure shows a model texts unlike those of training. Against marked "
-    "evidence a measure is plausible, which does not mean that the model used it. A signed measure tells evidence for the "
-    "predicted class from evidence against it, which attention cannot; “absolute” is the same by size alone.",
 )
 """One row per cell x test x measure. n: texts where the test is defined for the measure; n_undefined: the others. mean,
 ci_low, ci_high: over these texts, with its 95 % interval. to_attention, to_random, to_rival: mean paired difference to
@@ -224,10 +219,6 @@ EVIDENCE = Table(
         "uniform_baseline": "equal scores",
     },
     caption="Plausibility",
-    note="Area under the precision-recall curve of token scores against the tokens of the gold evidence, "
-    "mean over texts. Random order, equal scores: what scores without any relation reach on the same texts. "
-    "Undefined: texts without a marked token, or with all marked. "
-    "Where people marked the evidence, this is about what convinces people, not about what the model used.",
 )
 PLAUSIBILITY = Section(name="plausibility", place=20, needs=("rationale", "attention"), tables=(EVIDENCE,))
 

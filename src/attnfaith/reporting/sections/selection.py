@@ -60,10 +60,6 @@ SELECTION = Section(
     per_text=selection,
     compared=("[!s]*", "share_selected", "spans_selected", "selection_[!f]*", "selection_f1"),
     caption="What the model selects and reads",
-    note="Runs: longest stretches of selected tokens. Accuracy from the selection: the model reads what it selects and "
-    "nothing else, so this is its accuracy; from the rest: it reads all other tokens. F1 against marked tokens: mean over "
-    "texts; where nothing is selected it is 0. Accuracy above chance where no marked token is selected: something else "
-    "tells the label, perhaps the places that are selected.",
     lead=("share_selected", "selection_correct", "complement_correct"),
 )
 
@@ -116,10 +112,6 @@ SELECTION_BUDGETS = Section(
     },
     compared=(),
     caption="Selections of one size",
-    note="The tokens that each score ranks first, as many of all. Sufficiency: how much less probable the predicted class "
-    "is from these tokens alone (small is good); comprehensiveness: without them (large is good). Of a model that selects, "
-    "attention is its own selection. Keeping only the selected words gives the same prediction by construction, so "
-    "sufficiency is uninformative there: read the accuracy from all but the selection.",
 )
 
 
@@ -243,8 +235,4 @@ LEAKAGE = Section(
     },
     compared=(),
     caption="What the places tell",
-    note="Accuracy of a linear classifier that sees how many tokens are selected, in how many runs and at which places, and "
-    "how long the text is, but no word (Jacovi & Goldberg 2021, section 5); each text is predicted by a fit on four fifths "
-    "of the others. Undefined: texts without tokens or label; all where there are fewer than 20, or one class. It is a "
-    "lower bound: another classifier may tell more.",
 )

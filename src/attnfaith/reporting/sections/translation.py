@@ -54,8 +54,6 @@ SENTENCE_PAIRS = Section(
     compared=("target_probability",),
     quantities={"target_probability": Quantity("probability of a target word"), "truncated": Quantity("cut")},
     caption="Sentence pairs",
-    note="Probability of a target word: given the source sentence and the right target words before it. Cut: share of the "
-    "pairs that are longer than the model reads.",
 )
 ALIGNMENT_MARKERS = Section(
     name="alignment_markers",
@@ -69,8 +67,6 @@ ALIGNMENT_MARKERS = Section(
         "marker_mass *": Quantity("share on markers, {} row", above=0.5),
     },
     caption="Attention to markers",
-    note="The share of the attention to the source that lies on its end marker, a language code or another marker. Markers "
-    "are no words: what lies on them aligns with nothing, and the weights of words are not divided by the rest.",
     lead=("marker_mass",),
 )
 
@@ -126,11 +122,6 @@ CROSS_INTERVENTIONS = Section(
     per_text=cross_interventions,
     compared=("*_probability_drop", "*_tvd"),
     caption="Changed cross-attention",
-    note="TVD: total variation distance between the next token’s distribution and the model’s own, 0..1. Permuted: weights "
-    "dealt out anew among the source words, in all heads, rows and chosen layers alike; uniform: all source words weigh the "
-    "same in all heads and layers; no weight: one source word has none in any head and layer, of one target word at a time; "
-    "removed: the encoder reads the source without the word. The best source word has the largest weight, mean over heads "
-    "and the layers that were asked for; another is drawn at random, since any word may be missed.",
     lead=tuple(f"cross_{way}_probability_drop" for way in WAYS),
 )
 
@@ -169,9 +160,5 @@ CROSS_IDENTIFIABILITY = Section(
     compared=(f"{IDENTIFIABILITY}width",),
     quantities={f"{IDENTIFIABILITY}width*": Quantity("width of a weight’s interval {}", below=DETERMINED)},
     caption="Identifiability of cross-attention",
-    note="Other attentions that leave the output of a head as it is, so that no prediction changes; tokens of source words "
-    "exchange weights, markers keep theirs. Width: of the interval that a weight could lie in; below: pairs whose rows are "
-    "all determined. Top, low, high: of each target word’s heaviest source word, and the ends of its interval; zero: share "
-    "of these that need no weight at all. A head with values of d numbers determines attention over d + 1 tokens at most.",
     lead=(f"{IDENTIFIABILITY}width",),
 )
