@@ -20,7 +20,7 @@ _MODULES = {
     "Record": "attnfaith.api.records",
     "view": "attnfaith.api.viewing",
     "compare": "attnfaith.api.records",
-    "measures": "attnfaith.api.listing",
+    "measures": "attnfaith.api.measuring",
     "Measure": "attnfaith.measurement.registry",
     "register": "attnfaith.measurement.registry",
     "Column": "attnfaith.record",

@@ -163,7 +163,7 @@ def test_equality(measured):
 def test_the_listing_has_all_measures():
     listing = attnfaith.measures()
     assert set(listing.index) == set(names()) and set(listing["kind"]) == {"importance", "intervention"}
-    assert "..." not in listing._repr_html_() and dir(attnfaith) == sorted([*attnfaith.__all__, "__version__"])
+    assert dir(attnfaith) == sorted([*attnfaith.__all__, "__version__"])
 
 
 def test_records_are_read_and_compared_without_torch(measured, tmp_path):

@@ -96,7 +96,7 @@ AUTO, WORDS = "AutoModelForSequenceClassification", {"tokenizer": tokenizer()}
 @pytest.mark.parametrize(
     ("make", "more", "kind", "message"),
     [
-        (lambda: None, {}, ModelError, "model is None: give a text classifier of transformers or an attention classifier"),
+        (lambda: None, {}, ModelError, "model is None: give a classifier or a pipeline"),
         (lambda: "../../no such folder", {}, ModelError, "no model '../../no such folder'"),
         (lambda: "alice/none", {}, ModelError, "alice/none.*the Hub is not reached"),
         (lambda: "runs", WORDS, ModelError, "tokenizer: a folder, a run and a name on the Hub have their own"),
@@ -105,7 +105,7 @@ AUTO, WORDS = "AutoModelForSequenceClassification", {"tokenizer": tokenizer()}
         (lambda: folder_of(generator(), tokenizer()), {}, ModelError, f"GPT2LMHeadModel.*{AUTO}"),
         (lambda: classifier("bert"), {}, ModelError, "tokenizer="),
         (lambda: classifier("bert"), {"tokenizer": "alice/words"}, ModelError, "alice/words.*the Hub is not reached"),
-        (lambda: folder_of(classifier("bert")), {}, ModelError, "tokenizer=.*save_pretrained"),
+        (lambda: folder_of(classifier("bert")), {}, ModelError, "no tokenizer.*save_pretrained"),
     ],
 )
 def test_models_that_cannot_be_measured(make, more, kind, message, idle, tmp_path, monkeypatch):

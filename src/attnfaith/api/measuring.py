@@ -1,4 +1,4 @@
-"""Measure a model on texts or pairs of sentences, as the command line does."""
+"""Measure a model on texts or pairs of sentences, as the command line does; and list the measures."""
 
 import os
 import sys
@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+import pandas as pd
+
 from attnfaith import record
 from attnfaith.api.records import Record
-from attnfaith.api.texts import is_unicode, read_texts
+from attnfaith.api.texts import read_texts
 from attnfaith.data.fingerprint import fingerprint
 from attnfaith.loading import device_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry
@@ -101,9 +103,6 @@ def measure(
 
     Raises AttnfaithError, before any work, for arguments other than these: the message names the value and what is allowed.
     """
-    for keyword, value in (("name", "texts" if name is None else name), ("split", split)):
-        if not isinstance(value, str) or not value or not is_unicode(value):
-            raise DatasetError(f"{keyword}={excerpt(value)}: give a word")
     if not isinstance(output, str | os.PathLike | None):
         raise AttnfaithError(f"output={excerpt(output)}: give the path of a file")
     device = None if device is None else device_of(device)
@@ -128,7 +127,14 @@ def measure(
     say = (lambda line: print(f"attnfaith: {line}", file=sys.stderr)) if progress else (lambda line: None)
     if reads == "texts" and read.remark:
         say(read.remark)
-    rows = _encoded(subject, dataset, reads, say)
+    rows = subject.rows(dataset)
+    empty = sum(not len(tokens) for tokens in rows["tokens"])
+    if empty == len(rows):
+        raise DatasetError("no text has a word of the model's vocabulary: there is nothing to attend to")
+    remarks = {"cut, being longer than the model reads": sum(rows["truncated"]), "without a word": empty}
+    for remark, count in remarks.items():
+        if count:
+            say(f"{count:,} of {counted(len(rows), reads[:-1])}: {remark}")
     names = _defaults(subject, rows, reads, say) if names is None else names
     origin = origin_of(subject)
     training = {"seed": record.UNKNOWN_SEED, "objective": record.UNKNOWN, **origin.training}
@@ -183,21 +189,6 @@ def _pairs(dataset, links, links_from: int):
     return dataset.add_column("links", read_links(lines, *counts, first=links_from, name=name))
 
 
-def _encoded(subject, dataset, reads: str, say: Callable[[str], None]):
-    """The encoded rows. Raises DatasetError where the model cannot read them, or no text has a word."""
-    rows = subject.rows(dataset)
-    cut = empty = 0
-    for part in rows.select_columns(["tokens", "truncated"]).with_format("arrow").iter(batch_size=1000):
-        cut += sum(part.column("truncated").to_pylist())
-        empty += int((record.list_lengths(part.column("tokens").combine_chunks()) == 0).sum())
-    if empty == len(rows):
-        raise DatasetError("no text has a word of the model's vocabulary: there is nothing to attend to")
-    for remark, count in (("cut, being longer than the model reads", cut), ("without a word", empty)):
-        if count:
-            say(f"{count:,} of {counted(len(rows), reads[:-1])}: {remark}")
-    return rows
-
-
 def _defaults(subject, rows, reads: str, say: Callable[[str], None]) -> list[str]:
     """The names of the default measures that the subject is capable of, importance and cheap measures first."""
     kind = reads if reads == "pairs" else "maps" if "attention maps" in subject.capabilities else "pooled"
@@ -214,3 +205,29 @@ def _defaults(subject, rows, reads: str, say: Callable[[str], None]) -> list[str
         else:
             names.append(measure.name)
     return names
+
+
+def measures(reads: str = "texts") -> pd.DataFrame:
+    """Return all measures, those of installed packages too, a row for each by its name.
+
+    reads: "texts", for classifiers; "pairs", for models from sequences to sequences, whose measures link target words to
+    source words. Columns: kind ("importance": scores of tokens; "intervention": attention or the text is changed, or another
+    number describes the model); what it is, in a line; needs (what it asks of a model, see
+    `attnfaith.subjects.protocol.CAPABILITIES`); options with their defaults; cost (from "nothing" to "draws", see
+    `attnfaith.measurement.registry.COSTS`); signed (a negative score is evidence against what is explained); source (the
+    paper). Importance comes first, cheap measures before dear ones.
+    """
+    rows = [
+        {
+            "name": measure.name,
+            "kind": measure.role(),
+            "what": measure.summary(),
+            "needs": ", ".join(sorted(measure.needs)),
+            "options": ", ".join(f"{name}={value!r}" for name, value in measure.options().items()),
+            "cost": measure.cost,
+            "signed": measure.signed(),
+            "source": measure.source(),
+        }
+        for measure in registry.classes(reads)
+    ]
+    return pd.DataFrame(rows).set_index("name")

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from functools import cached_property
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,12 +50,7 @@ class Record:
             records.validate(table)
         if not table.num_rows:
             raise records.RecordError("a record without rows is empty: measure at least one text")
-        self._table = table
-
-    @property
-    def table(self) -> pa.Table:
-        """The record itself: every column that was measured, with its meaning in the metadata of its field."""
-        return self._table
+        self.table = table  # every column that was measured, with its meaning in the metadata of its field
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -137,13 +131,13 @@ class Record:
         from attnfaith.reporting.sections.agreement import TABLE
         from attnfaith.reporting.spec import rows
 
-        def lines(cell: Cell):
+        def lines(cell: Cell) -> list[dict]:
             overall = {row["pair"]: row for row in rows(cell, TABLE) if row["class"] == "overall"}
-            for measure in cell.measures:
-                row = {**overall[pair_name("attention", measure)], "tau_median": _median(cell.tau("attention", measure))}
-                yield {"measure": measure, **{name: row[name] for name in AGREEMENT}}
+            medians = {name: _median(cell.tau("attention", name)) for name in cell.measures}
+            parts = {name: {**overall[pair_name("attention", name)], "tau_median": medians[name]} for name in medians}
+            return [{"measure": name, **{key: row[key] for key in AGREEMENT}} for name, row in parts.items()]
 
-        return self._frame("agreement", lambda cell: list(lines(cell)), ("measure", *AGREEMENT))
+        return self._frame("agreement", lines, ("measure", *AGREEMENT))
 
     def scores(self) -> "pd.DataFrame":
         """Every token's scores, a row a token.
@@ -196,12 +190,14 @@ class Record:
 
         names = ["quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined"]
 
-        def line(name: str, values: np.ndarray) -> dict:
-            n = int((~np.isnan(values)).sum())
-            row = (name, *estimate("", values).values(), _median(values), n, len(values) - n)
-            return dict(zip(names, row, strict=True))
+        def lines(cell: Cell) -> list[tuple]:
+            counts = {name: int((~np.isnan(values)).sum()) for name, values in sections.numbers(cell).items()}
+            return [
+                (name, *estimate("", values).values(), _median(values), counts[name], len(values) - counts[name])
+                for name, values in sections.numbers(cell).items()
+            ]
 
-        return self._frame("summary", lambda cell: [line(*item) for item in sections.numbers(cell).items()], names)
+        return self._frame("summary", lines, names)
 
     def _frame(self, method: str, part, names: Sequence[str] | None = None) -> "pd.DataFrame":
         """The rows that `part` gives for each cell, as a frame, after the parts of the heading that differ between cells."""
@@ -213,13 +209,10 @@ class Record:
                 f"{', '.join(self.measures)}"
             )
         differing = [name for name in CELL if len({str(cell.heading[name]) for cell in self.cells}) > 1]
-        parts = []
-        for cell in self.cells:
-            frame = pd.DataFrame(part(cell), columns=None if names is None else list(names))
-            for place, name in enumerate(differing):
-                frame.insert(place, name, cell.heading[name])
-            parts.append(frame)
-        return pd.concat(parts, ignore_index=True)
+        frames = [pd.DataFrame(part(cell), columns=None if names is None else list(names)) for cell in self.cells]
+        headings = [{name: cell.heading[name] for name in differing} for cell in self.cells]
+        parts = [frame.assign(**heading) for frame, heading in zip(frames, headings, strict=True)]
+        return pd.concat(parts, ignore_index=True)[[*differing, *frames[0].columns]]
 
     def show(self, text: int | str = 0, measures: str | Sequence[str] | None = None) -> "ShownText | PairView":
         """One text, as a heat map in a notebook and as a table of scores where it is printed. Of a pair of sentences its
@@ -233,15 +226,15 @@ class Record:
         from attnfaith.reporting.notebook import ShownText, row_of
         from attnfaith.reporting.view import PairView
 
-        if isinstance(text, str):
-            cell = next((cell for cell in self.cells if text in cell.instance_ids), self.cells[0])
-            row = row_of(cell, text)
-        elif isinstance(text, Integral) and not isinstance(text, bool) and -len(self) <= text < len(self):
-            (alone,) = split_cells(self.table.slice(int(text) % len(self), 1))
-            cell = next(cell for cell in self.cells if cell.identity == alone.identity)
-            row = cell.instance_ids.index(alone.instance_ids[0])
-        else:
+        cells = self.cells
+        if isinstance(text, int | np.integer) and -len(self) <= text < len(self):
+            cells = split_cells(self.table.slice(int(text) % len(self), 1))  # the cell of this row alone
+            cells = [cell for cell in self.cells if cell.identity == cells[0].identity]
+            text = self.table.column("instance_id")[int(text)].as_py()
+        if not isinstance(text, str):
             raise AttnfaithError(f"text {excerpt(text)}: give a row from 0 to {len(self) - 1}, or an instance id")
+        cell = next((cell for cell in cells if text in cell.instance_ids), cells[0])
+        row = row_of(cell, text)
         if self.of_sequences:
             return PairView.of(cell.table, row)
         return ShownText(cell, row, [measures] if isinstance(measures, str) else measures)

@@ -80,7 +80,9 @@ def read_texts(
     if labels is not None and reading is None:
         if label is not None:
             raise DatasetError(f"labels are given twice: labels=… and the column label={label!r}; leave one out")
-        values = _list(labels, "labels", LISTED)
+        if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
+            raise DatasetError(f"labels is {excerpt(labels)}: give a {LISTED}")
+        values = list(labels)
     elif "label" in columns:
         values = table.column(columns["label"]).to_pylist()
         class_names = getattr(getattr(texts, "features", {}).get(columns["label"]), "names", None)
@@ -152,28 +154,18 @@ def _table(texts) -> tuple[pa.Table, bool]:
             raise DatasetError(f"a column of the frame holds values of several kinds: {excerpt(error, 200)}") from error
     if isinstance(texts, datasets.Dataset):
         return texts.with_format("arrow")[:], False
-    if isinstance(texts, Mapping | datasets.IterableDataset):  # a DatasetDict is a mapping
+    if isinstance(texts, Mapping | datasets.IterableDataset) or not isinstance(texts, Iterable):
         raise DatasetError(f"texts is a {type(texts).__name__}: give one of its parts, or some of its rows, as a {TEXTS}")
-    rows = _list(texts, "texts", TEXTS)
+    rows = list(texts)
     pairs = [(row,) if isinstance(row, str) else row if isinstance(row, list | tuple) else () for row in rows]
     for number, row in enumerate(pairs):
-        strings = all(isinstance(part, str) and is_unicode(part) for part in row)
-        if not strings or len(row) not in (1, 2) or len(row) != len(pairs[0]):
+        if not all(isinstance(part, str) for part in row) or len(row) not in (1, 2) or len(row) != len(pairs[0]):
             more = ", such as datasets.Dataset.from_list(texts)" if isinstance(rows[number], Mapping) else ""
             raise DatasetError(
-                f"text {number} is {excerpt(rows[number], 60)}: give strings of whole characters, all single or all pairs "
-                f"(text, second text){more}"
+                f"text {number} is {excerpt(rows[number], 60)}: give strings, all single or all pairs (text, other){more}"
             )
     columns = zip(("text", "text_pair"), list(zip(*pairs, strict=True)) or [()], strict=False)
-    return pa.table({keyword: pa.array(column, pa.string()) for keyword, column in columns}), True
-
-
-def _list(values, name: str, allowed: str) -> list:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise DatasetError(f"{name} is {excerpt(values)}: give a {allowed}")
-    return list(values)
-
-
-def is_unicode(text: str) -> bool:
-    """Whether a text can be written to a file: without halves of characters (surrogates)."""
-    return text.encode(errors="ignore").decode() == text
+    try:
+        return pa.table({keyword: pa.array(column, pa.string()) for keyword, column in columns}), True
+    except UnicodeError as error:
+        raise DatasetError(f"a text holds halves of characters, which no file can hold: {excerpt(error, 200)}") from error

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ from attnfaith.api.texts import read_texts
 from attnfaith.importance.context_mixing import alti_matrices, zeroing_matrices
 from attnfaith.loading import open_subject, origin_of
 from attnfaith.reporting.view import TITLES, PairView, View
-from attnfaith.subjects import Batch, Subject, SubjectError, outputs
+from attnfaith.subjects import Subject, SubjectError, outputs
 from attnfaith.subjects.base import plainly
 from attnfaith.subjects.layers import Layer
 from attnfaith.subjects.translator import SequenceSubject
@@ -66,6 +65,10 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
     wrong = [name for name in names or () if name not in TITLES]
     if wrong:
         raise AttnfaithError(f"nothing to be seen is called {excerpt(wrong[0])}; there are {', '.join(TITLES)}")
+    if "attention maps" not in subject.capabilities:
+        raise SubjectError(
+            f"this model has no self-attention to be seen ({subject.kind}): give a text classifier of transformers"
+        )
     rows = subject.rows(read_texts(texts, name="text").dataset)
     row = rows[0]
     if not len(row["tokens"]):
@@ -74,19 +77,26 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
     with subject.evaluating(), torch.no_grad():
         batch = subject.collate([row]).alone(0)
         probs = outputs(subject, subject.predict(batch))[0].cpu().numpy()
-        stack = _stack(subject, batch)
-        matrices, lacks = _matrices(stack, names)
+        layers, matter = subject.layers(batch)
+        if not matter.any():
+            raise SubjectError("the logits of this text do not depend on the last layer: there is no answer to follow")
+        lacks = _lacking(subject, names, len(matter))
+        heads = tuple(layer.weights[0].float().cpu().numpy() for layer in layers)
+        chosen = names or [name for name in MATRICES if name not in lacks]
+        matrices = {name: MATRICES[name][1](subject, batch, layers) for name in chosen}
+    inside = subject.attendable(batch)[0].cpu().numpy()
+    ids = subject.tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
+    own, owners = iter(row["tokens"]), iter(row.get("word_of_token") or range(len(row["tokens"])))
     kind = "class" if "classes" in subject.capabilities else "output"
-    tokens, words = _tokens(subject, row, stack)
     return View(
         model=name,
-        tokens=tokens,
-        inside=stack.inside.cpu().numpy(),
-        words=words,
+        tokens=tuple(next(own) if is_inside else marker for marker, is_inside in zip(ids, inside, strict=True)),
+        inside=inside,
+        words=tuple(next(owners) if is_inside else None for is_inside in inside),
         classes=tuple(subject.class_names) or tuple(f"{kind} {number}" for number in range(subject.num_labels)),
         probs=probs,
-        reads=stack.reads.cpu().numpy(),
-        heads=tuple(layer.weights[0].float().cpu().numpy() for layer in stack.layers) if "attention" in matrices else (),
+        reads=(matter.double() / matter.sum()).cpu().numpy(),
+        heads=heads if "attention" in matrices else (),
         matrices=matrices,
         lacks=lacks,
         truncated=bool(row["truncated"]),
@@ -116,66 +126,35 @@ def _name(source: str) -> str:
     return folder.parent.name if folder.name == MODEL else folder.name
 
 
-class Stack(NamedTuple):
-    """The layers of a subject on a text, a batch of one instance; reads (L,): the share of each position in what the logits
-    read of the last layer; inside (L,) bool: positions of the text, without markers.
-    """
-
-    subject: Subject
-    text: Batch
-    layers: list[Layer]
-    reads: torch.Tensor
-    inside: torch.Tensor
+def _attention(subject, batch, layers: list[Layer]) -> np.ndarray:
+    return np.stack([layer.weights[0].double().mean(0).cpu().numpy() for layer in layers])
 
 
-def _stack(subject: Subject, text: Batch) -> Stack:
-    """Raises SubjectError for a subject without self-attention, and where the logits depend on no position."""
-    if "attention maps" not in subject.capabilities:
-        raise SubjectError(
-            f"this model has no self-attention to be seen ({subject.kind}): give a text classifier of transformers"
-        )
-    layers, matter = subject.layers(text)
-    if not matter.any():
-        raise SubjectError("the logits of this text do not depend on the last layer: there is no answer to follow")
-    return Stack(subject, text, layers, matter.double() / matter.sum(), subject.attendable(text)[0])
+def _rollout(subject, batch, layers: list[Layer]) -> np.ndarray:
+    weights = _attention(subject, batch, layers)
+    return (weights + np.eye(weights.shape[1])) / 2
 
 
-def _attention(stack: Stack) -> np.ndarray:
-    return np.stack([layer.weights[0].double().mean(0).cpu().numpy() for layer in stack.layers])
-
-
-def _mixed(matrices_of: Callable, stack: Stack) -> np.ndarray:
-    return np.stack([matrix.cpu().numpy() for matrix in matrices_of(stack.subject, stack.text, stack.layers)])
+def _mixed(matrices_of: Callable) -> Callable:
+    return lambda *stack: np.stack([matrix.cpu().numpy() for matrix in matrices_of(*stack)])
 
 
 MATRICES = {
     "attention": ((), _attention),
-    "rollout": (("stacked maps",), lambda stack: (_attention(stack) + np.eye(len(stack.reads))) / 2),
-    "alti": (("layer parts", "stacked maps"), lambda stack: _mixed(alti_matrices, stack)),
-    "value_zeroing": (("layer states", "stacked maps"), lambda stack: _mixed(zeroing_matrices, stack)),
+    "rollout": (("stacked maps",), _rollout),
+    "alti": (("layer parts", "stacked maps"), _mixed(alti_matrices)),
+    "value_zeroing": (("layer states", "stacked maps"), _mixed(zeroing_matrices)),
 }
-"""{measure: (what it needs of the stack, its matrices)}; the last need that is lacking is the reason."""
+"""{measure: (what it needs of a subject, its matrices (N,L,L) of layers)}; the last need that is lacking is the reason."""
 
 
-def _matrices(stack: Stack, names: Sequence[str] | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """{measure: (N,L,L)} of the named measures, and {measure: reason} of those left out."""
-    reasons = stack.subject.lacks
+def _lacking(subject: Subject, names: Sequence[str] | None, length: int) -> dict[str, str]:
+    """{measure: why it is left out}. Raises SubjectError for a named one that the model cannot have."""
+    reasons = subject.lacks
     lacks = {name: reasons[need] for name, (needs, _) in MATRICES.items() for need in needs if need in reasons}
     for name in names or ():
         if name in lacks:
             raise SubjectError(f"{name} cannot be seen of this model: {lacks[name]}")
-    if not names:
-        count = len(stack.reads)
-        if count > MOST_READ:
-            lacks.setdefault("value_zeroing", f"it reads a text of {count} positions {count} times: ask for it by name")
-        names = [name for name in MATRICES if name not in lacks]
-    return {name: MATRICES[name][1](stack) for name in names}, lacks
-
-
-def _tokens(subject: Subject, row, stack: Stack) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
-    """The text of each position, and the number of its word."""
-    ids = subject.tokenizer.convert_ids_to_tokens(stack.text["input_ids"][0].tolist())
-    owners = iter(row.get("word_of_token") or range(len(row["tokens"])))
-    own, inside = iter(row["tokens"]), stack.inside.tolist()
-    tokens = tuple(next(own) if is_inside else marker for marker, is_inside in zip(ids, inside, strict=True))
-    return tokens, tuple(next(owners) if is_inside else None for is_inside in inside)
+    if not names and length > MOST_READ:
+        lacks.setdefault("value_zeroing", f"it reads a text of {length} positions {length} times: ask for it by name")
+    return lacks
