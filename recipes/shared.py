@@ -2,13 +2,13 @@
 
 An analysis imports them with two dots, `from ..shared import estimate`; a script in this folder with none.
 
+Results   `analysis`: tables, and what the page shows of them. `as_table`: a function that yields rows, as their table.
 Cells     `kinds`: models that differ in their seed alone. `twins`: models beside plain ones, of the same seeds and texts.
-Numbers   `values`: a number per text, seeds x texts. `estimate`: its mean, interval and p-value over seeds and texts.
+Numbers   `pick`: a number per text by its name. `values`: seeds x texts. `estimate`: mean, interval and p-value over both.
           `summary`: the same as columns of a table; `row_of`: of several numbers of a kind of model.
           `verdict`: one word for it; `answer`: both.
 Published `read_published`, `for_stand_ins`; `over_seeds` and `join_published`: ours beside theirs.
 Figures   `interval_figure`: numbers with their intervals. `panels`: the shortest names that tell models apart.
-Pages     `page_parts`: tables as a page shows them, and `made_by`, which code made the records.
 
 Shapes: S seeds, N texts. NaN: undefined.
 """
@@ -16,9 +16,9 @@ Shapes: S seeds, N texts. NaN: undefined.
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import combinations, product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.record import Identity
-from attnfaith.reporting.analysis import StudyError
+from attnfaith.reporting.analysis import Analysis, StudyError
 from attnfaith.reporting.cells import CELL, Cell
 from attnfaith.reporting.charts import PALETTE, own_style, titled_figure
 from attnfaith.reporting.tables import Grid
@@ -47,6 +47,46 @@ Models = Mapping[int, Cell]
 """The models of one kind, {seed: cell}."""
 Number = Callable[[Cell], "np.ndarray | None"]
 """A number per text of a cell, [N] float; None where the cell lacks it."""
+INTERVAL = "{mean} [{ci_low}, {ci_high}]"
+"""A template of a page's column."""
+
+
+def analysis(
+    cells: Sequence[Cell],
+    pages: Mapping[str, Mapping[str, str]],
+    tables: Mapping[str, Callable[[Sequence[Cell]], pd.DataFrame]],
+    shown: Mapping[str, Callable[[pd.DataFrame], pd.DataFrame]] = {},
+    made: str = "made",
+) -> Analysis:
+    """The tables by name, each made from the cells, and those of `pages` as the page shows them; nothing without cells.
+
+    pages: the columns of `page_grid`, word vectors without their scale or digest; a table without rows is left out. shown:
+    the part of a table that the page shows, where it is not all. made: name of the text that says which code made them.
+    """
+    if not cells:
+        return Analysis()
+    results, grids = {name: table(cells) for name, table in tables.items()}, {}
+    for name, columns in pages.items():
+        table = shown[name](results[name]) if name in shown else results[name]
+        if len(table):
+            vectors = {"vectors": table["vectors"].str.partition("(")[0]} if "vectors" in table else {}
+            grids[name] = page_grid(name.replace("_", " ").capitalize(), table.assign(**vectors), columns)
+    return Analysis(results, grids, {f"{made}.md": made_by(cells)})
+
+
+def as_table(rows: Callable[..., Iterable[Mapping[str, object]]]) -> Callable[..., pd.DataFrame]:
+    """A function that yields rows, as one that returns their table."""
+
+    @wraps(rows)
+    def table(*arguments, **options) -> pd.DataFrame:
+        return pd.DataFrame([*rows(*arguments, **options)])
+
+    return table
+
+
+def pick(per_text: Callable[[Cell], Mapping[str, np.ndarray]], name: str) -> Number:
+    """The number of a name among those of a cell; None where it has none."""
+    return lambda cell: per_text(cell).get(name)
 
 
 def kinds(cells: Sequence[Cell]) -> list[Models]:
@@ -153,14 +193,14 @@ def summary(numbers: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)
     n_seeds: with two defined texts or more. n_texts, n_undefined: summed over seeds.
     """
     defined = ~np.isnan(numbers)
-    counts = {
+    means = [row[~np.isnan(row)].mean() for row in numbers if not np.isnan(row).all()]
+    return {
         "n_seeds": int((defined.sum(1) >= 2).sum()),
         "n_texts": int(defined.sum()),
         "n_undefined": int((~defined).sum()),
+        **dict(zip(("mean", "ci_low", "ci_high"), estimate(numbers, bounds)[:3], strict=True)),
+        "std": float(np.std(means, ddof=1)) if len(means) > 1 else np.nan,
     }
-    means = [row[~np.isnan(row)].mean() for row in numbers if not np.isnan(row).all()]
-    spread = {"std": float(np.std(means, ddof=1)) if len(means) > 1 else np.nan}
-    return counts | dict(zip(("mean", "ci_low", "ci_high"), estimate(numbers, bounds)[:3], strict=True)) | spread
 
 
 def row_of(models: Models, numbers: Mapping[str, Number]) -> dict[str, object]:
@@ -263,13 +303,7 @@ def panels(table: pd.DataFrame, without: Sequence[str] = ()) -> list[tuple[str, 
 
 @own_style
 def interval_figure(
-    parts: Sequence[tuple[str, pd.DataFrame]],
-    title: str,
-    subject: str,
-    count: int,
-    *,
-    reference: float = 0.0,
-    note: str = "",
+    parts: Sequence[tuple[str, pd.DataFrame]], title: str, subject: str, count: int, *, reference: float, note: str
 ) -> "Figure":
     """Numbers with their intervals: a panel for each part, a line for each label, a colour and a mark for each series.
 
@@ -302,38 +336,24 @@ def interval_figure(
     return figure
 
 
-def page_parts(
-    results: Mapping[str, pd.DataFrame], pages: Mapping[str, Mapping[str, str]], cells: Sequence[Cell], made: str = "made"
-) -> dict[str, dict]:
-    """The grids and texts of an `Analysis`: each table of `pages` that has rows (`page_grid`), its word vectors without
-    their scale or digest, and the line of `made_by`.
-    """
-    grids = {}
-    for name, columns in pages.items():
-        if name in results and len(table := results[name]):
-            vectors = {"vectors": table["vectors"].str.partition("(")[0]} if "vectors" in table else {}
-            grids[name] = page_grid(name.replace("_", " ").capitalize(), table.assign(**vectors), columns)
-    return {"grids": grids, "texts": {f"{made}.md": made_by(cells)}}
-
-
-def page_grid(caption: str, table: pd.DataFrame, columns: Mapping[str, str], digits: int = 2) -> Grid:
+def page_grid(caption: str, table: pd.DataFrame, columns: Mapping[str, str]) -> Grid:
     """A table as a page shows it.
 
     columns: heading to template, such as {"accuracy": "{accuracy} ± {accuracy_std}"}; those before the first of one number
-    name a row. Numbers that are not whole have `digits` decimals, undefined ones a dash.
+    name a row. Numbers that are not whole have two decimals, undefined ones a dash, or no interval.
     """
-    numeric = [
-        bool(re.fullmatch(r"{\w+}", text)) and pd.api.types.is_numeric_dtype(table[text[1:-1]]) for text in columns.values()
-    ]
+    keys = [re.fullmatch(r"{(\w+)}", text) for text in columns.values()]
+    numeric = [key is not None and pd.api.types.is_numeric_dtype(table[key[1]]) for key in keys]
     lines = []
     for row in table.to_dict("records"):
-        texts = {name: shown_number(value, digits) for name, value in row.items()}
-        lines.append(tuple(_tidy(text.format_map(texts)) for text in columns.values()))
+        texts = {name: shown_number(value) for name, value in row.items()}
+        line = [text.format_map(texts).replace(" ± —", "").replace(" [—, —]", "") for text in columns.values()]
+        lines.append(tuple(line))
     heads = numeric.index(True) if True in numeric else len(columns)
     return Grid(caption, tuple(columns), tuple(lines), heads)
 
 
-def shown_number(value: object, digits: int = 2) -> str:
+def shown_number(value: object) -> str:
     """ ".80", "−.06", "1.00", "5,175", "yes"; "—" for an undefined number."""
     if isinstance(value, str):
         return value
@@ -343,13 +363,7 @@ def shown_number(value: object, digits: int = 2) -> str:
         return "—"
     if isinstance(value, int | np.integer):
         return f"{value:,}"
-    text = f"{value + 0.0:.{digits}f}".replace("-", "−")
-    return re.sub(r"^(−?)0\.", r"\1.", text)
-
-
-def _tidy(text: str) -> str:
-    """Without the spread and the interval that are undefined."""
-    return text.replace(" ± —", "").replace(" [—, —]", "")
+    return re.sub(r"^(−?)0\.", r"\1.", f"{value + 0.0:.2f}".replace("-", "−"))
 
 
 def made_by(cells: Sequence[Cell]) -> str:

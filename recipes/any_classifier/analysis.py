@@ -18,13 +18,16 @@ from attnfaith.reporting.sections import changes, identifiability, performance, 
 from attnfaith.stats import holm
 
 from ..shared import (
+    INTERVAL,
     Models,
+    analysis,
     answer,
+    as_table,
     for_stand_ins,
     heading,
     join_published,
     kinds,
-    page_parts,
+    pick,
     read_published,
     summary,
     values,
@@ -40,19 +43,13 @@ BOUNDS = dict.fromkeys(("average_precision", "accuracy_removed", "accuracy_kept"
 ANY = (-np.inf, np.inf)
 BETTER, WORSE = "better", "worse"
 Results = Callable[[Cell], dict[str, dict[str, np.ndarray]]]
-INTERVAL = "{mean} [{ci_low}, {ci_high}]"
 PAGES = {
     "measures_ranking": {"test": "{test}", "measure": "{measure}", "mean [95 %]": INTERVAL, "rival": "{rival}"}
     | {"less the rival": "{to_rival} [{to_rival_ci_low}, {to_rival_ci_high}]", "verdict": "{verdict}"},
     "signs": {"test": "{test}", "measure": "{measure}", "with its sign − by size [95 %]": INTERVAL, "verdict": "{verdict}"},
     "reach": {"projection": "{projection}", "seeds": "{n_seeds}", "quantity": "{quantity}", "mean [95 %]": INTERVAL},
-    "measures_published": {
-        "test": "{test}",
-        "theirs": "{published_measure}",
-        "ours": "{measure}",
-        "published": "{published}",
-    }
-    | {"measured": "{measured}", "difference": "{difference}", "definition": "{definition}"},
+    "measures_published": {"test": "{test}", "theirs": "{published_measure}", "ours": "{measure}"}
+    | {"published": "{published}", "measured": "{measured}", "difference": "{difference}", "definition": "{definition}"},
 }
 
 
@@ -64,13 +61,12 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     published = None
     if settings.published:
         published = for_stand_ins(read_published(settings.published, PUBLISHED, ("value",)), settings.stand_ins)
-    if not cells:
-        return Analysis()
     groups = [models for models in kinds(cells) if saliency.SECTION.applies(next(iter(models.values())))]
-    results = {"measures_ranking": ranking(groups, per_text), "signs": signs(groups), "reach": reach(cells)}
-    if published is not None and len(results["measures_ranking"]):
-        results["measures_published"] = beside_published(published, results["measures_ranking"])
-    return Analysis(results, **page_parts(results, PAGES, cells))
+    ranked = ranking(groups, per_text)
+    results = {"measures_ranking": lambda _: ranked, "signs": lambda _: signs(groups), "reach": reach}
+    if published is None or not len(ranked):
+        return analysis(cells, {name: PAGES[name] for name in results}, results)
+    return analysis(cells, PAGES, results | {"measures_published": lambda _: beside_published(published, ranked)})
 
 
 def by_name(models: Models, test: str, results: Results) -> dict[str, np.ndarray]:
@@ -79,6 +75,7 @@ def by_name(models: Models, test: str, results: Results) -> dict[str, np.ndarray
     return {name: values(models, lambda cell, name=name: results(cell)[test].get(name)) for name in names}
 
 
+@as_table
 def ranking(groups: Sequence[Models], results: Results, better: Mapping[str, int] = TESTS) -> pd.DataFrame:
     """A row for each kind of model, test and measure: its mean, and its difference to the rival that is named beforehand
     (`saliency.RIVALS`), with interval, p_value and p_holm, corrected for the measures of the test. verdict: "better" or
@@ -86,7 +83,6 @@ def ranking(groups: Sequence[Models], results: Results, better: Mapping[str, int
 
     results: {test: {measure: [N]}} of a cell. better: test to 1 where large is good, -1 where small is.
     """
-    rows = []
     for models in groups:
         for test in results(next(iter(models.values()))):
             numbers = by_name(models, test, results)
@@ -95,41 +91,37 @@ def ranking(groups: Sequence[Models], results: Results, better: Mapping[str, int
             for name, own in numbers.items():
                 other = numbers[rival] if rival and rival != name else np.full_like(own, np.nan)
                 gap = answer(own - other)
-                row = (
-                    heading(models)
-                    | {"test": test, "measure": name, "rival": rival or ""}
-                    | summary(own, BOUNDS.get(test, ANY))
-                )
+                row = heading(models) | {"test": test, "measure": name, "rival": rival or ""}
+                row |= summary(own, BOUNDS.get(test, ANY))
                 row |= {"to_rival": gap["mean"], "to_rival_ci_low": gap["ci_low"], "to_rival_ci_high": gap["ci_high"]}
                 part.append(row | {"p_value": gap["p_value"]})
             for row, p_holm in zip(part, holm([row["p_value"] for row in part]), strict=True):
                 word = verdict(better[test] * row["to_rival"], p_holm, row["n_seeds"], BETTER, WORSE)
-                rows.append(row | {"p_holm": p_holm, "verdict": word})
-    return pd.DataFrame(rows)
+                yield row | {"p_holm": p_holm, "verdict": word}
 
 
+@as_table
 def signs(groups: Sequence[Models]) -> pd.DataFrame:
     """Of each measure with a sign, the number of each test less that of its size alone; verdict: which is better."""
-    rows = []
     for models in groups:
         for test, good in TESTS.items():
             numbers = by_name(models, test, per_text) if test in per_text(next(iter(models.values()))) else {}
             for name in [name for name in numbers if records.ABSOLUTE + name in numbers]:
                 words = (BETTER, WORSE) if good > 0 else (WORSE, BETTER)
                 gap = answer(numbers[name] - numbers[records.ABSOLUTE + name], *words)
-                rows.append(heading(models) | {"test": test, "measure": name} | gap)
-    return pd.DataFrame(rows)
+                yield heading(models) | {"test": test, "measure": name} | gap
 
 
+@as_table
 def reach(cells: Sequence[Cell]) -> pd.DataFrame:
     """Accuracy, and every number of the section "identifiability", of each kind of model that has it."""
-    rows = []
     for models in kinds([cell for cell in cells if identifiability.SECTION.applies(cell)]):
         names = [name for name in sections.numbers(next(iter(models.values()))) if name.startswith(identifiability.BEGIN)]
-        numbers = {"accuracy": lambda cell: performance.per_text(cell)["correct"]}
-        numbers |= {name: lambda cell, name=name: sections.numbers(cell).get(name) for name in names}
-        rows += [heading(models) | {"quantity": name} | summary(values(models, of)) for name, of in numbers.items()]
-    return pd.DataFrame(rows)
+        numbers = {"accuracy": pick(performance.per_text, "correct")} | {
+            name: pick(sections.numbers, name) for name in names
+        }
+        for name, number in numbers.items():
+            yield heading(models) | {"quantity": name} | summary(values(models, number))
 
 
 def beside_published(published: pd.DataFrame, ranked: pd.DataFrame) -> pd.DataFrame:

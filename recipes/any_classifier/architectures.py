@@ -237,22 +237,20 @@ def tried_within(kind: str, seconds: float, models: Models = CLASSIFIERS, tried=
 
 def page(table: pd.DataFrame, models: Models) -> str:
     """The table in Markdown, below what it counts."""
-    counts, works = table["verdict"].value_counts(), table[table["verdict"] == "works"].drop(columns=["verdict", "reason"])
+    works, refused, missing = (table[table["verdict"] == verdict] for verdict in ("works", "refused", "not built"))
     alone = ""
     if "difference" in works:
         alone = f"the model's own by at most {works['difference'].max():.1g} under the same attention, and by at most "
-    parts = [
-        f"# {models.name.capitalize()} of transformers {transformers.__version__}",
-        f"{counts.get('works', 0)} of {len(table)} types work, {counts.get('refused', 0)} are refused and "
-        f"{counts.get('not built', 0)} could not be built small. Where they work, logits read by the hook differ from "
-        f"{alone}{works['own_difference'].max():.1g} of their size from those of the implementation that transformers "
-        "chooses by itself.",
-        works.to_markdown(index=False, floatfmt=".2g", intfmt="d"),
-    ]
-    for verdict in ("refused", "not built"):
-        some = table[table["verdict"] == verdict][["type", "class", "reason"]]
-        parts += [f"## {verdict.capitalize()}", some.to_markdown(index=False)] if len(some) else []
-    return "\n\n".join(parts) + "\n"
+    text = (
+        f"# {models.name.capitalize()} of transformers {transformers.__version__}\n\n{len(works)} of {len(table)} types "
+        f"work, {len(refused)} are refused and {len(missing)} could not be built small. Where they work, logits read by the "
+        f"hook differ from {alone}{works['own_difference'].max():.1g} of their size from those of the implementation that "
+        "transformers chooses by itself.\n\n"
+    )
+    text += works.drop(columns=["verdict", "reason"]).to_markdown(index=False, floatfmt=".2g", intfmt="d") + "\n"
+    for title, part in {"Refused": refused, "Not built": missing}.items():
+        text += f"\n## {title}\n\n{part[['type', 'class', 'reason']].to_markdown(index=False)}\n" if len(part) else ""
+    return text
 
 
 def main(arguments=None) -> None:

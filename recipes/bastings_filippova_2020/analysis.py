@@ -17,7 +17,7 @@ from attnfaith.reporting.cells import PREFIX, Cell, per_cell
 from attnfaith.reporting.sections import saliency
 
 from ..any_classifier import analysis as any_classifier
-from ..shared import KIND, kinds, page_parts
+from ..shared import INTERVAL, KIND, analysis, as_table, kinds
 
 
 ALLOWED = 0.01
@@ -36,7 +36,7 @@ SHOWN = (
 """Measures that the page shows."""
 PAGES = {
     "saliency_ranking": {"data": "{dataset}", "encoder": "{encoder}", "test": "{test}", "measure": "{measure}"}
-    | {"mean [95 %]": any_classifier.INTERVAL, "less the rival": "{to_rival} [{to_rival_ci_low}, {to_rival_ci_high}]"}
+    | {"mean [95 %]": INTERVAL, "less the rival": "{to_rival} [{to_rival_ci_low}, {to_rival_ci_high}]"}
     | {"verdict": "{verdict}"},
     "saliency_twins": {"encoder": "{encoder}", "test": "{test}", "measures": "{n_measures}", "τ": "{tau}"}
     | {"attention, plain": "{attention_plain}", "attention, erased": "{attention_erased}"},
@@ -52,36 +52,32 @@ def per_text(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """ "saliency_ranking", "saliency_twins" and "saliency_completeness", of the cells that were tested."""
     cells = [cell for cell in cells if saliency.SECTION.applies(cell)]
-    if not cells:
-        return Analysis()
     better = {name: test.better for name, test in saliency.TESTS.items()}
     measures = any_classifier.ranking(kinds(cells), per_text, better)
-    results = {"saliency_ranking": measures, "saliency_twins": twins(measures), "saliency_completeness": completeness(cells)}
-    whole = measures[measures["measure"].isin(SHOWN) & ~measures["objective"].str.contains("erased")]
-    return Analysis(results, **page_parts(results | {"saliency_ranking": whole}, PAGES, cells))
+    tables = {"saliency_ranking": lambda _: measures, "saliency_twins": lambda _: twins(measures)}
+    tables["saliency_completeness"] = completeness
+    whole = lambda table: table[table["measure"].isin(SHOWN) & ~table["objective"].str.contains("erased")]  # noqa: E731
+    return analysis(cells, PAGES, tables, {"saliency_ranking": whole})
 
 
+@as_table
 def twins(measures: pd.DataFrame) -> pd.DataFrame:
     """One row per test and kind of model of which some were trained with tokens erased, to which a shortened text is
     nothing new. tau: Kendall's tau-b, over the n_measures that both have, of their means in these and in the plain models;
     attention_plain, attention_erased: the means of attention.
     """
     names = [name for name in KIND if name not in ("objective", "training_texts")]
-    rows = []
     for key, part in measures.groupby([*names, "test"], sort=False, dropna=False):
         sides = dict(tuple(part.groupby(part["objective"].str.contains("erased").map({False: "plain", True: "erased"}))))
         if len(sides) < 2:
             continue
         means = pd.DataFrame({name: side.set_index("measure")["mean"] for name, side in sides.items()}).dropna()
-        row = dict(zip((*names, "test"), key, strict=True)) | {
-            "n_seeds": int(part["n_seeds"].min()),
-            "n_measures": len(means),
-        }
+        row = dict(zip((*names, "test"), key, strict=True)) | {"n_seeds": int(part["n_seeds"].min())}
         row |= {"n_measures": len(means), "tau": kendalltau(means["plain"], means["erased"]).statistic}
-        rows.append(row | {f"attention_{name}": means.loc["attention", name] for name in ("plain", "erased")})
-    return pd.DataFrame(rows)
+        yield row | {f"attention_{name}": means.loc["attention", name] for name in ("plain", "erased")}
 
 
+@as_table
 def completeness(cells: Sequence[Cell]) -> pd.DataFrame:
     """Do the parts add up? One row per cell and measure whose scores sum to a number that the record holds.
 
@@ -90,7 +86,6 @@ def completeness(cells: Sequence[Cell]) -> pd.DataFrame:
     have one, 0 is complete. share_incomplete: texts with more than ALLOWED of it. steps_median, steps_max: points of the
     line, NaN for relevance.
     """
-    rows = []
     for cell in cells:
         for measure, (left_name, steps_name) in LEFT.items():
             if measure not in cell.measures or left_name not in cell.table.column_names:
@@ -107,5 +102,4 @@ def completeness(cells: Sequence[Cell]) -> pd.DataFrame:
             row = cell.heading | {"measure": measure, "n": len(defined), "n_undefined": len(shares) - len(defined)}
             numbers = (np.median(defined), defined.max(), np.mean(defined > ALLOWED)) if len(defined) else [np.nan] * 3
             row |= dict(zip(("left_median", "left_max", "share_incomplete"), numbers, strict=True))
-            rows.append(row | {"steps_median": np.median(steps), "steps_max": steps.max()})
-    return pd.DataFrame(rows)
+            yield row | {"steps_median": np.median(steps), "steps_max": steps.max()}

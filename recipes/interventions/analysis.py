@@ -20,7 +20,7 @@ from attnfaith.stats import holm
 from attnfaith.support.escaping import Markdown, markdown_table
 
 from .. import shared
-from ..shared import Twins, interval_figure, page_parts, panels, shown_number, twins
+from ..shared import Twins, analysis, as_table, interval_figure, panels, shown_number, twins
 from . import attention_tests
 
 
@@ -35,14 +35,14 @@ COLUMNS = (
     *("mean_changed", "difference", "ci_low", "ci_high", "p_value", "p_holm", "verdict"),
 )
 
-PAGE = {
-    "data": "{dataset}",
-    "model": "{encoder}",
-    "intervention": "{intervention}",
-    "seeds": "{n_seeds}",
+PAGE = {"data": "{dataset}", "model": "{encoder}", "intervention": "{intervention}", "seeds": "{n_seeds}"}
+PAGE |= {
     "tests": "{tests}",
+    "better": "{better}",
+    "worse": "{worse}",
+    shared.UNTOLD: f"{{{shared.UNTOLD}}}",
+    "accuracy, plain": "{mean_plain}",
 }
-PAGE |= {"better": "{better}", "worse": "{worse}", shared.UNTOLD: f"{{{shared.UNTOLD}}}", "accuracy, plain": "{mean_plain}"}
 PAGE |= {"change of accuracy [95 %]": "{difference} [{ci_low}, {ci_high}]", "price": "{verdict}"}
 
 
@@ -51,9 +51,9 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     table = interventions_table(cells)
     if not len(table):
         return Analysis({"interventions": table})
-    results = {"interventions": table, "interventions_summary": summary_table(table)}
-    page = page_parts(results, {"interventions_summary": PAGE}, cells)
-    return Analysis(results, page["grids"], page["texts"] | {"by_test.md": by_test(table)}, figures(table))
+    results = {"interventions": lambda _: table, "interventions_summary": lambda _: summary_table(table)}
+    own = analysis(cells, {"interventions_summary": PAGE}, results)
+    return replace(own, texts={**own.texts, "by_test.md": by_test(table)}, figures=figures(table))
 
 
 def plain_twin(identity: Identity) -> Identity:
@@ -95,15 +95,14 @@ def interventions_table(cells: Sequence[Cell]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+@as_table
 def summary_table(table: pd.DataFrame) -> pd.DataFrame:
     """How many tests of each intervention come to each verdict, and its price: the difference in accuracy."""
-    rows = []
     for _, part in table.groupby([*shared.KIND, "intervention"], sort=False, dropna=False):
         tests, price = part[part["kind"] == "test"], part[part["kind"] == "price"].iloc[0]
         row = {name: price[name] for name in (*shared.KIND, "intervention", "n_seeds")} | {"tests": len(tests)}
         row |= {name: int((tests["verdict"] == name).sum()) for name in (BETTER, WORSE, shared.UNTOLD)}
-        rows.append(row | {name: price[name] for name in ("mean_plain", "difference", "ci_low", "ci_high", "verdict")})
-    return pd.DataFrame(rows)
+        yield row | {name: price[name] for name in ("mean_plain", "difference", "ci_low", "ci_high", "verdict")}
 
 
 def by_test(table: pd.DataFrame) -> str:
@@ -161,6 +160,7 @@ def figures(table: pd.DataFrame) -> dict:
             "What makes attention more faithful, by which test?",
             f"{dataset} · changed − plain model, 95 % intervals over seeds and texts",
             int((part["n_texts"] / part["n_seeds"].clip(lower=1)).max()),
+            reference=0.0,
             note="full: better or worse; hollow: cannot be told",
         )
         for dataset, part in table.groupby("dataset", sort=False)

@@ -5,7 +5,7 @@ model uses. This is the one place where a test gets its direction, before anythi
 other way is misled, and is not turned round. The numbers are those of a report's sections. N: texts of a cell.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from attnfaith.metrics.attention_faithfulness.plausibility import average_precis
 from attnfaith.reporting.cells import PREFIX, Cell, measure_label, per_cell
 from attnfaith.reporting.sections import adversary, attention, changes, identifiability, saliency
 
-from ..shared import Twins
+from ..shared import Number, Twins, pick
 
 
 NO_TEST = ("random", "uniform")
@@ -33,7 +33,7 @@ class AttentionTest:
 
     label: str
     suspect: int
-    numbers: Callable[[Cell], np.ndarray]
+    numbers: Number
     needs: tuple[str, ...] = ()
     kind: str = "test"
     most: float = 1.0
@@ -70,7 +70,7 @@ def furthest_exact(cell: Cell) -> np.ndarray:
     return min(exact, key=lambda way: way.epsilon).jsd if exact else np.full(len(cell), np.nan)
 
 
-def over_random(test: str) -> Callable[[Cell], np.ndarray]:
+def over_random(test: str) -> Number:
     """A test by erasure of attention, less the same of random scores."""
     return lambda cell: _erased(cell)[test]["attention"] - _erased(cell)[test]["random"]
 
@@ -115,15 +115,11 @@ def plausibility(cell: Cell) -> np.ndarray:
     return average_precision(cell.attention, records.rows(cell.table, "rationale"))
 
 
-def of_column(name: str) -> Callable[[Cell], np.ndarray]:
+def of_column(name: str) -> Number:
     return lambda cell: cell.column(name)
 
 
-def of_section(per_text: Callable[[Cell], Mapping[str, np.ndarray]], name: str) -> Callable[[Cell], np.ndarray]:
-    return lambda cell: per_text(cell)[name]
-
-
-def of_largest(name: str) -> Callable[[Cell], np.ndarray]:
+def of_largest(name: str) -> Number:
     return lambda cell: changes.single_weight(cell, "attention")[name]
 
 
@@ -133,10 +129,10 @@ ERASURE = ("erasure_probs", "erasure_gradient", "erasure_order")
 GROUPS = ("group_mass_names", "group_mass", "group_mass_tokens")
 HIDDEN = ("permissible_only_probs", "impermissible")
 IDENTIFIED = identifiability.SECTION.needs
-permuted = of_section(changes.PERMUTATION.per_text, "permutation_tvd")
-width = of_section(identifiability.per_text, "identifiability_width")
-permuted_maps = of_section(changes.MAP_PERMUTATION.per_text, "map_permutation_tvd")
-uniform_maps = of_section(changes.MAP_UNIFORM.per_text, "map_uniform_tvd")
+permuted = pick(changes.PERMUTATION.per_text, "permutation_tvd")
+width = pick(identifiability.per_text, "identifiability_width")
+permuted_maps = pick(changes.MAP_PERMUTATION.per_text, "map_permutation_tvd")
+uniform_maps = pick(changes.MAP_UNIFORM.per_text, "map_uniform_tvd")
 TESTS: Mapping[str, AttentionTest] = {
     "from_uniform": AttentionTest("attention: TVD from equal weights", -1, from_uniform),
     "permutation": AttentionTest("permuted weights: TVD", -1, permuted, ("permuted_probs",)),
@@ -208,4 +204,4 @@ def shared_tests(pair: Twins) -> dict[str, AttentionTest]:
 
 def values(pair: Twins, name: str) -> tuple[np.ndarray, np.ndarray]:
     """A test of each text by the plain and by the changed models, [S, N] each."""
-    return pair.values(lambda cell: numbers(cell).get(name))
+    return pair.values(pick(numbers, name))

@@ -17,12 +17,15 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import adversary, changes, performance
 
 from ..shared import (
+    INTERVAL,
     Number,
+    analysis,
     answer,
+    as_table,
     for_stand_ins,
     heading,
     kinds,
-    page_parts,
+    pick,
     read_published,
     row_of,
     twins,
@@ -49,7 +52,7 @@ PAGES = {
     | {"permuted: TVD": "{tvd}", "permuted: decisions changed": "{flips}"}
     | {"JSD, search": "{search} ± {search_std}", "JSD, exact": "{exact} ± {exact_std}", "one token": "{one_token}"},
     "questions": {"question": "{question}", "data": "{dataset}", "vectors": "{vectors}", "seeds": "{n_seeds}"}
-    | {"difference [95 %]": "{mean} [{ci_low}, {ci_high}]", "verdict": "{verdict}"},
+    | {"difference [95 %]": INTERVAL, "verdict": "{verdict}"},
 }
 
 
@@ -58,16 +61,13 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     taus = read_published(settings.published, TAUS, ["value"])
     scores = read_published(settings.published.with_name(f"{settings.published.stem}_performance.csv"), [*FACTORS, "source"])
     taus, scores = (for_stand_ins(part, settings.stand_ins) for part in (taus, scores))
-    if not cells:
-        return Analysis()
-    table = side_by_side(cells, scores, taus)
     results = {
-        "side_by_side": table,
-        "differences": differences(table),
-        "reach": reach(cells),
-        "questions": questions(cells),
+        "side_by_side": lambda cells: side_by_side(cells, scores, taus),
+        "differences": lambda cells: differences(side_by_side(cells, scores, taus)),
+        "reach": reach,
+        "questions": questions,
     }
-    return Analysis(results, **page_parts(results, PAGES, cells))
+    return analysis(cells, PAGES, results)
 
 
 def tau(pair: str) -> Number:
@@ -80,10 +80,7 @@ def side_by_side(cells: Sequence[Cell], scores: pd.DataFrame, taus: pd.DataFrame
     """A row for each kind of model: accuracy and mean tau of each pair over seeds and texts, with the interval and the
     standard deviation over seeds (_std), and what is published (NaN where nothing is).
     """
-    numbers = {
-        "accuracy": lambda cell: performance.per_text(cell)["correct"],
-        **{f"tau {pair}": tau(pair) for pair in PAIRS},
-    }
+    numbers = {"accuracy": pick(performance.per_text, "correct"), **{f"tau {pair}": tau(pair) for pair in PAIRS}}
     table = pd.DataFrame([row_of(models, numbers) for models in kinds(cells)])
     table = table.merge(scores.drop(columns="source"), how="left", on=FACTORS)
     overall = taus[(taus["class"] == "overall") & (taus["statistic"] == "tau_mean")]
@@ -93,19 +90,18 @@ def side_by_side(cells: Sequence[Cell], scores: pd.DataFrame, taus: pd.DataFrame
     return table.sort_values([*FACTORS, "vectors"], ignore_index=True)
 
 
+@as_table
 def differences(table: pd.DataFrame) -> pd.DataFrame:
     """How far measured tau lies from published tau, over the n_models kinds of model that have both, for each kind of word
     vectors: the mean signed difference, the mean of its size, and Pearson's correlation (NaN below five models).
     """
-    rows = []
     for vectors, part in table.groupby(table["vectors"].str.partition("(")[0]):
         for pair in PAIRS:
             both = part[[f"tau {pair}", f"published tau {pair}"]].dropna().to_numpy()
             gaps = both[:, 0] - both[:, 1]
             row = {"vectors": vectors, "pair": pair, "n_models": len(both), "mean": gaps.mean() if len(both) else np.nan}
             row |= {"mean_size": np.abs(gaps).mean() if len(both) else np.nan}
-            rows.append(row | {"pearson": np.corrcoef(both.T)[0, 1] if len(both) > 4 else np.nan})
-    return pd.DataFrame(rows)
+            yield row | {"pearson": np.corrcoef(both.T)[0, 1] if len(both) > 4 else np.nan}
 
 
 def reach(cells: Sequence[Cell]) -> pd.DataFrame:
@@ -127,10 +123,9 @@ def questions(cells: Sequence[Cell]) -> pd.DataFrame:
     rows = []
     for models in kinds(cells):
         own, both = (values(models, tau(pair)) for pair in ("attention–gradient", "gradient–leave_one_out"))
+        exact, search = (values(models, furthest(method)) for method in ("exact", "search"))
         gaps = {"gradient and leave-one-out agree better with each other": both - own}
-        gaps["the exact attention lies beyond the search's"] = values(models, furthest("exact")) - values(
-            models, furthest("search")
-        )
+        gaps["the exact attention lies beyond the search's"] = exact - search
         row = heading(models)
         rows += [row | {"question": f"{name} ({row['encoder']})"} | answer(numbers) for name, numbers in gaps.items()]
     for pair in twins(cells, lambda identity: replace(identity, encoder="bilstm")):

@@ -14,7 +14,21 @@ from scipy.stats import kendalltau
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, measure_label
 
-from ..shared import Models, answer, heading, kinds, page_parts, paired, read_published, row_of, values
+from ..shared import (
+    INTERVAL,
+    Models,
+    Number,
+    analysis,
+    answer,
+    as_table,
+    heading,
+    kinds,
+    paired,
+    pick,
+    read_published,
+    row_of,
+    values,
+)
 from .numbers import INPUTS, MEASURES, STATES, cut_tau, of_cell
 
 
@@ -29,21 +43,20 @@ PAGES = {
     "sweep": MODEL | {"measure": "{measure}", "λ–entropy: τ": "{tau} ± {tau_std} / {published}", "seeds": "{n_seeds}"},
     "claims": MODEL
     | {"claim": "{claim}", "measure": "{measure}", "seeds": "{n_seeds}"}
-    | {"difference [95 %]": "{mean} [{ci_low}, {ci_high}]", "verdict": "{verdict}"},
+    | {"difference [95 %]": INTERVAL, "verdict": "{verdict}"},
 }
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """ "side_by_side", "sweep" and "claims", see the functions of these names, and each as the page shows it."""
     published = read_published(settings.published, [*KEYS, "training", "mean", "source"], ["mean"])
-    if not cells:
-        return Analysis()
-    results = {"side_by_side": side_by_side(cells, published), "sweep": sweep(cells, published), "claims": claims(cells)}
-    return Analysis(results, **page_parts(results, PAGES, cells))
+    by_table = {"side_by_side": side_by_side, "sweep": sweep}
+    results = {name: lambda cells, table=table: table(cells, published) for name, table in by_table.items()}
+    return analysis(cells, PAGES, results | {"claims": claims})
 
 
-def number(name: str):
-    return lambda cell: of_cell(cell).get(name)
+def number(name: str) -> Number:
+    return pick(of_cell, name)
 
 
 def sparsegen_lambda(cell: Cell) -> float | None:
@@ -62,26 +75,25 @@ def levels(cells: Sequence[Cell], objective: str = "classification") -> list[dic
     return list(groups.values())
 
 
+@as_table
 def side_by_side(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:
     """Tables 1, 3 and 6, a row for each model at softmax and sparsemax: each of SIDES as the mean over seeds and texts, its
     standard deviation over seeds (_std) and the published number. The paper names no projection of its accuracies.
     """
     theirs = published[published["training"].isna()].fillna({"projection": "softmax"}).set_index(KEYS)["mean"].to_dict()
-    rows = []
     for model in levels(cells):
         for level in [level for level in ("softmax", 0.0) if level in model]:
             row = row_of(model[level], {name: number(name) for name in SIDES.values()})
             for name in SIDES.values():
                 statistic = f"tau attention–{name.removeprefix('tau_')}" if name.startswith("tau_") else name
                 row[f"{name}_published"] = theirs.get((*(row[part] for part in KEYS[:-1]), statistic), np.nan)
-            rows.append(row)
-    return pd.DataFrame(rows)
+            yield row
 
 
+@as_table
 def sweep(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:
     """Table 2: Kendall's tau-b of lambda and the mean entropy of the importance of inputs, over the lambdas of each seed."""
     theirs = published.set_index(["dataset", "encoder", "alignment", "statistic"])["mean"].to_dict()
-    rows = []
     for model in levels(cells):
         knobs = sorted(level for level in model if level != "softmax")
         if len(knobs) < 3:
@@ -90,29 +102,23 @@ def sweep(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:
         for measure in INPUTS:
             sides = [_of({seed: model[knob][seed] for seed in seeds}, f"entropy_{measure}") for knob in knobs]
             taus = pd.Series([kendalltau(knobs, means).statistic for means in np.nanmean(sides, axis=2).T])
-            row = heading(model[knobs[0]]) | {
-                "measure": measure_label(measure),
-                "n_lambdas": len(knobs),
-                "n_seeds": len(seeds),
-            }
+            row = heading(model[knobs[0]]) | {"measure": measure_label(measure)}
+            row |= {"n_lambdas": len(knobs), "n_seeds": len(seeds)}
             key = (row["dataset"], row["encoder"], row["alignment"], f"lambda–entropy of {measure}")
-            rows.append(row | {"tau": taus.mean(), "tau_std": taus.std(), "published": theirs.get(key, np.nan)})
-    return pd.DataFrame(rows)
+            yield row | {"tau": taus.mean(), "tau_std": taus.std(), "published": theirs.get(key, np.nan)}
 
 
+@as_table
 def claims(cells: Sequence[Cell]) -> pd.DataFrame:
     """What the paper says as a difference per text, a row for each model, claim and measure (`shared.answer`): "yes" where
     it is shown. What is compared with softmax attention cut to the same support changes by ties alone; attention at random
     places and the untrained model need no training.
     """
     untrained = {_model(model): model for model in levels(cells, "untrained")}
-    rows = []
     for model in levels(cells):
         if {"softmax", 0.0} <= set(model):
             for claim, measure, numbers in differences(model, untrained.get(_model(model), {})):
-                row = heading(model[0.0]) | {"claim": claim, "measure": measure_label(measure)}
-                rows.append(row | answer(numbers))
-    return pd.DataFrame(rows)
+                yield heading(model[0.0]) | {"claim": claim, "measure": measure_label(measure)} | answer(numbers)
 
 
 def differences(model: dict[object, Models], untrained: dict[object, Models]) -> Iterator[tuple[str, str, np.ndarray]]:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from attnfaith import record as records
-from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, support_size
+from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.reporting.cells import Cell, match
 from attnfaith.reporting.sections import performance
@@ -28,16 +28,14 @@ def null_of(measure: str) -> str:
 
 @cache
 def of_cell(cell: Cell) -> dict[str, np.ndarray]:
-    """accuracy: 1 where the predicted class is the gold label. support_share: tokens with weight. entropy_<measure>:
-    normalised, of importance. tau_<measure>: tau-b of attention with it; random_tau_<measure>: with the weights at random
-    places, mean over the draws. hidden_to_input_entropy: how evenly a state depends on the tokens, hidden_to_input_own: its
-    own token's share; means over states.
+    """accuracy: 1 where the predicted class is the gold label. entropy_<measure>: normalised, of importance. tau_<measure>:
+    tau-b of attention with it; random_tau_<measure>: with the weights at random places, mean over the draws.
+    hidden_to_input_entropy: how evenly a state depends on the tokens, mean over states.
     """
     columns = set(cell.table.column_names)
     numbers = {"accuracy": performance.per_text(cell)["correct"]}
-    numbers["support_share"] = support_size(cell.attention) / np.maximum(cell.lengths, 1)
-    for column in columns & {"hidden_to_input_entropy", "hidden_to_input_own"}:
-        numbers[column] = _mean_by_text(records.rows(cell.table, column))
+    if "hidden_to_input_entropy" in columns:
+        numbers["hidden_to_input_entropy"] = _mean_by_text(records.rows(cell.table, "hidden_to_input_entropy"))
     for name in set(MEASURES) & set(cell.measures):
         numbers[f"tau_{name}"] = cell.tau("attention", name)
         if name in INPUTS:

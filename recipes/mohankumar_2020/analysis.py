@@ -15,7 +15,7 @@ from attnfaith.stats import holm
 
 from ..interventions import analysis as interventions
 from ..interventions.attention_tests import named
-from ..shared import UNTOLD, join_published, over_seeds, page_parts, read_published, verdict
+from ..shared import UNTOLD, analysis, join_published, over_seeds, read_published, verdict
 
 
 KEYS = ("dataset", "model", "encoder", "statistic")
@@ -56,11 +56,13 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     if not cells:
         return Analysis()
     tests = interventions.tables(cells, settings)
-    results = {"beside_published": beside_published(cells, published), "claims": claims(tests.tables["interventions"])}
-    measured = results["beside_published"].dropna(subset="measured").astype({"n_seeds": int})
-    page = page_parts(results | {"beside_published": measured}, PAGES, cells)
-    texts = {**tests.texts, **page["texts"]}
-    return Analysis({**tests.tables, **results}, {**tests.grids, **page["grids"]}, texts, tests.figures)
+    results = {
+        "beside_published": lambda cells: beside_published(cells, published),
+        "claims": lambda _: claims(tests.tables["interventions"]),
+    }
+    shown = {"beside_published": lambda table: table.dropna(subset="measured").astype({"n_seeds": int})}
+    own = analysis(cells, PAGES, results, shown)
+    return Analysis({**tests.tables, **own.tables}, {**tests.grids, **own.grids}, tests.texts | own.texts, tests.figures)
 
 
 def claims(table: pd.DataFrame) -> pd.DataFrame:

@@ -20,19 +20,26 @@ from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, measure_label, per_cell
 from attnfaith.reporting.sections import performance
 
-from ..shared import Models, Number, Twins, answer, heading, kinds, page_parts, paired, summary, values
+from ..shared import (
+    INTERVAL,
+    Models,
+    Twins,
+    analysis,
+    answer,
+    as_table,
+    heading,
+    kinds,
+    paired,
+    pick,
+    summary,
+    values,
+)
 
 
 APART = 0.75
 """Least AUC, in either direction, at which a statistic is said to tell the two models apart."""
-INTERVAL = "{mean} [{ci_low}, {ci_high}]"
-EVIDENCE = {
-    "evidence": "{evidence}",
-    "encoder": "{encoder}",
-    "seeds": "{n_seeds}",
-    "number": "{statistic}",
-    "mean [95 %]": INTERVAL,
-}
+EVIDENCE = {"evidence": "{evidence}", "encoder": "{encoder}", "seeds": "{n_seeds}", "number": "{statistic}"}
+EVIDENCE |= {"mean [95 %]": INTERVAL}
 TESTS = {"encoder": "{encoder}", "test": "{statistic}", "seeds": "{n_seeds}", "uses it": "{uses}", "cannot": "{cannot}"}
 TESTS |= {"difference [95 %]": INTERVAL, "AUC": "{auc}", "tells them apart": "{tells_apart}"}
 
@@ -41,11 +48,9 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """ "evidence" and "planted_tests", see the functions of these names, and both as the page shows them: without the
     importance of states, and without ratios of erased weights.
     """
-    if not cells:
-        return Analysis()
-    results = {"evidence": evidence(cells), "planted_tests": planted_tests(cells)}
-    shown = {name: table[~table["statistic"].str.contains("hidden|ratio")] for name, table in results.items()}
-    return Analysis(results, **page_parts(shown, {"evidence": EVIDENCE, "planted_tests": TESTS}, cells))
+    without = lambda table: table[~table["statistic"].str.contains("hidden|ratio")]  # noqa: E731
+    results, pages = {"evidence": evidence, "planted_tests": planted_tests}, {"evidence": EVIDENCE, "planted_tests": TESTS}
+    return analysis(cells, pages, results, dict.fromkeys(results, without))
 
 
 def arguments_of(models: Models) -> dict[str, object]:
@@ -86,13 +91,9 @@ def statistics(cell: Cell) -> dict[str, np.ndarray]:
     return numbers | rest
 
 
-def number(name: str) -> Number:
-    return lambda cell: statistics(cell).get(name)
-
-
+@as_table
 def evidence(cells: Sequence[Cell]) -> pd.DataFrame:
     """Accuracy, attention on the evidence and average precision of each kind of model that was trained with evidence."""
-    rows = []
     for models in kinds(cells):
         first, arguments = next(iter(models.values())), arguments_of(models)
         if arguments.get("evidence_removed"):
@@ -100,12 +101,12 @@ def evidence(cells: Sequence[Cell]) -> pd.DataFrame:
         label = "a pair" if arguments.get("needs_context") else f"{arguments.get('redundancy', 1)}, each enough"
         label = "one word" if label.startswith("1,") else label
         names = [name for name in statistics(first) if name.endswith("on the evidence") or name.startswith("average")]
-        numbers = {"accuracy": lambda cell: performance.per_text(cell)["correct"], **{name: number(name) for name in names}}
+        numbers = {"accuracy": pick(performance.per_text, "correct"), **{name: pick(statistics, name) for name in names}}
         for name, of_cell in numbers.items():
-            rows.append(heading(models) | {"evidence": label, "statistic": name} | summary(values(models, of_cell), (0, 1)))
-    return pd.DataFrame(rows)
+            yield heading(models) | {"evidence": label, "statistic": name} | summary(values(models, of_cell), (0, 1))
 
 
+@as_table
 def planted_tests(cells: Sequence[Cell]) -> pd.DataFrame:
     """Each statistic of models that use the evidence less that of models that cannot, a row for each pair and statistic.
 
@@ -113,19 +114,17 @@ def planted_tests(cells: Sequence[Cell]) -> pd.DataFrame:
     that a text of the first model has the larger value, ties counting one half, the mean over seeds. tells_apart: "yes"
     where the difference stands and auc is at least APART or at most 1 - APART; "barely" where only the difference stands.
     """
-    rows = []
     for pair in pairs(cells):
         cell = next(iter(pair.changed.values()))
         for name in statistics(cell):
-            cannot, uses = pair.values(number(name))
+            cannot, uses = pair.values(pick(statistics, name))
             areas = [_area(*sides) for sides in zip(uses, cannot, strict=True)]
             auc = float(np.nanmean(areas)) if not np.isnan(areas).all() else np.nan
             row = pair.heading | {"statistic": name, "uses": summary(uses)["mean"], "cannot": summary(cannot)["mean"]}
             row |= {"auc": auc} | answer(uses - cannot)
             stands = row.pop("verdict")
             word = "yes" if max(auc, 1 - auc) >= APART else "barely"
-            rows.append(row | {"tells_apart": word if stands in ("yes", "no") else stands})
-    return pd.DataFrame(rows)
+            yield row | {"tells_apart": word if stands in ("yes", "no") else stands}
 
 
 def _area(uses: np.ndarray, cannot: np.ndarray) -> float:

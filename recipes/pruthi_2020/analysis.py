@@ -4,6 +4,7 @@ Source: Pruthi et al. (2020), Learning to Deceive with Attention-Based Explanati
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -12,7 +13,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections.attention import IMPERMISSIBLE, group_mass
 from attnfaith.reporting.sections.performance import performance_table
 
-from ..shared import over_seeds, page_parts, read_published
+from ..shared import analysis, over_seeds, read_published
 from . import uncovered
 
 
@@ -39,21 +40,20 @@ PAGES = {
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """ "accuracy_and_mass", see the function of this name, and what `uncovered` makes."""
     published = read_published(settings.published, (*KEYS, "value", "bound", "by", "source"), ["value", "penalty"])
-    if not cells:
-        return Analysis()
-    published = published.fillna({"impermissible_heads": "none"})
-    measured = over_seeds(pd.DataFrame([row for cell in cells for row in _measured(cell)]), [*KEYS, "model"])
     tests = uncovered.tables(cells, settings)
-    results = {"accuracy_and_mass": accuracy_and_mass(measured, published), **tests.tables}
-    return Analysis(results, **page_parts(results, PAGES, cells), figures=tests.figures)
+    results = {"accuracy_and_mass": lambda cells: accuracy_and_mass(cells, published)}
+    results |= {name: lambda _, table=table: table for name, table in tests.tables.items()}
+    return replace(analysis(cells, PAGES, results), figures=tests.figures)
 
 
-def accuracy_and_mass(measured: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+def accuracy_and_mass(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:
     """A row for each kind of model that was measured: both numbers, mean over n_seeds seeds, and the authors'.
 
     impermissible_mass: mean over all texts, as published, 0..1; with impermissible_heads "max" that of the head with most.
     ..._bound "below": the published number is the most that it can be. NaN: not measured, or not published.
     """
+    published = published.fillna({"impermissible_heads": "none"})
+    measured = over_seeds(pd.DataFrame([row for cell in cells for row in _measured(cell)]), [*KEYS, "model"])
     wide = measured.pivot(index=[*CASE, "model"], columns="statistic", values="measured").reindex(columns=STATISTICS)
     wide["n_seeds"] = measured.groupby([*CASE, "model"])["n_seeds"].max()
     for statistic in STATISTICS:

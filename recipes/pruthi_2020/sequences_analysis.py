@@ -11,7 +11,7 @@ from attnfaith import record
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 
-from ..shared import join_published, over_seeds, page_parts, read_published
+from ..shared import analysis, join_published, over_seeds, read_published
 
 
 TASKS = {"copy": "sequence_copy", "reverse": "sequence_reverse", "multi30k_links": "multi30k_en_de"}
@@ -35,9 +35,9 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     page = {"task": "{dataset}", "model": "{encoder}", "λ": "{penalty}", "number": "{statistic}"}
     page |= {"measured": "{measured}", "published": "{published}", "seeds": "{n_seeds}"}
     joined = joined.loc[joined["by"] == "authors", columns]
-    results = {"sequences_beside_published": joined, "sequences": measured}
-    shown = {"sequences_beside_published": joined.dropna(subset="measured").astype({"n_seeds": int})}
-    return Analysis(results, **page_parts(shown, {"sequences_beside_published": page}, cells, "sequences_made"))
+    results = {"sequences_beside_published": lambda _: joined, "sequences": lambda _: measured}
+    shown = {"sequences_beside_published": lambda table: table.dropna(subset="measured").astype({"n_seeds": int})}
+    return analysis(cells, {"sequences_beside_published": page}, results, shown, "sequences_made")
 
 
 def _measured(cell: Cell) -> Iterator[dict]:

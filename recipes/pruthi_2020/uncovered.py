@@ -25,7 +25,7 @@ from attnfaith.stats import UNKNOWN, Estimate, holm, over_seeds_and_texts, ratio
 
 from .. import shared
 from ..interventions.attention_tests import shared_tests, values
-from ..shared import Twins, interval_figure, mean_of_means, panels, twins
+from ..shared import Twins, as_table, interval_figure, mean_of_means, panels, pick, twins
 
 
 STRATUM = 0.25
@@ -82,6 +82,7 @@ def separation(suspicion: Sequence[np.ndarray], strata: Sequence[np.ndarray] | N
     return Separation(estimate, len(areas), ratio(partners, np.sum(~np.isnan(suspicion))).item())
 
 
+@as_table
 def uncovered_table(cells: Sequence[Cell]) -> pd.DataFrame:
     """Which tests tell deceiving models from honest ones: a row per pair of kinds and test.
 
@@ -92,7 +93,7 @@ def uncovered_table(cells: Sequence[Cell]) -> pd.DataFrame:
     by themselves. verdict: "uncovers", or "misled" for an AUC below .5, where p_holm is at most .05; else `shared.verdict`.
     A control has none.
     """
-    return pd.DataFrame([row for pair in twins(cells, honest_twin) for row in _of_pair(pair)])
+    return [row for pair in twins(cells, honest_twin) for row in _of_pair(pair)]
 
 
 def _of_pair(pair: Twins) -> list[dict[str, object]]:
@@ -126,17 +127,17 @@ def _strata(pair: Twins) -> list[np.ndarray]:
     return [np.floor(np.nan_to_num(odds) / STRATUM).astype(np.int64) for odds in values(pair, "confidence")[::-1]]
 
 
+@as_table
 def by_test(table: pd.DataFrame) -> pd.DataFrame:
     """In how many pairs each test uncovers the deceit and is misled, and the least and largest of its AUC."""
-    rows = []
     for label, part in table[table["kind"] == "test"].groupby("label", sort=False) if len(table) else ():
         row = {"test": part["test"].iloc[0], "label": label, "n_pairs": int(part["auc"].notna().sum())}
         row |= {name: int((part["verdict"] == name).sum()) for name in (UNCOVERS, MISLED)}
         row |= {f"matched_{name}": int((part["matched_verdict"] == name).sum()) for name in (UNCOVERS, MISLED)}
-        rows.append(row | {"auc_least": part["auc"].min(), "auc_largest": part["auc"].max()})
-    return pd.DataFrame(rows)
+        yield row | {"auc_least": part["auc"].min(), "auc_largest": part["auc"].max()}
 
 
+@as_table
 def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
     """How accurate and how sure the models of a pair are, means over texts and then seeds.
 
@@ -144,18 +145,16 @@ def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
     difference, deceiving - honest, over the standard deviation within models, mean over seeds; imbalance_matched: the same
     over the pairs of texts of one stratum. share_matched: texts that have a partner of the other model in their stratum.
     """
-    rows = []
     for pair in twins(cells, honest_twin):
         row = {**pair.heading, "n_seeds": len(pair.plain), "n_texts": len(pair.texts)}
         numbers = {name: values(pair, test) for name, test in (("hidden", "impermissible"), ("confidence", "confidence"))}
-        numbers["accuracy"] = pair.values(lambda cell: correctness(cell)["correct"])
+        numbers["accuracy"] = pair.values(pick(correctness, "correct"))
         for name, sides in numbers.items():
             row |= {f"{name}_honest": mean_of_means(sides[0]), f"{name}_deceiving": mean_of_means(sides[1])}
         confidence, strata = numbers["confidence"][::-1], _strata(pair)
         gaps = np.array([_gaps(*texts) for texts in zip(*confidence, *strata, strict=True)])
         row |= dict(zip(("imbalance", "imbalance_matched"), gaps.mean(0), strict=True))
-        rows.append(row | {"share_matched": separation(confidence, strata).partnered})
-    return pd.DataFrame(rows)
+        yield row | {"share_matched": separation(confidence, strata).partnered}
 
 
 def _gaps(deceiving: np.ndarray, honest: np.ndarray, *strata: np.ndarray) -> tuple[float, float]:

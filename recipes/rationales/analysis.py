@@ -16,7 +16,21 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import performance, selection
 from attnfaith.stats import LEVEL, holm
 
-from ..shared import Models, Number, answer, kinds, mean_of_means, page_parts, paired, summary, values, verdict
+from ..shared import (
+    INTERVAL,
+    Models,
+    Number,
+    analysis,
+    answer,
+    as_table,
+    kinds,
+    mean_of_means,
+    paired,
+    pick,
+    summary,
+    values,
+    verdict,
+)
 
 
 ATTENTION, OWN = "attention", "own"
@@ -37,9 +51,9 @@ SHOWN = (
 """Statistics that the page shows; the CSV files have all."""
 MODEL = {"data": "{dataset}", "evidence": "{evidence}", "model": "{model}", "budget": "{budget}"}
 PAGES = {
-    "models": MODEL | {"number": "{statistic}", "seeds": "{n_seeds}", "mean [95 %]": "{mean} [{ci_low}, {ci_high}]"},
+    "models": MODEL | {"number": "{statistic}", "seeds": "{n_seeds}", "mean [95 %]": INTERVAL},
     "budgets": MODEL
-    | {"share": "{size}", "words by": "{scores}", "number": "{statistic}", "mean [95 %]": "{mean} [{ci_low}, {ci_high}]"}
+    | {"share": "{size}", "words by": "{scores}", "number": "{statistic}", "mean [95 %]": INTERVAL}
     | {"less attention [95 %]": "{difference} [{diff_low}, {diff_high}]", "verdict": "{verdict}"},
     "places": MODEL
     | {"of": "{of}", "from the places": "{places}", "from the length": "{lengths}"}
@@ -50,32 +64,29 @@ PAGES = {
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """ "models", "budgets", "places", see the functions of these names, and each as the page shows it."""
     groups = kinds(cells)
-    if not groups:
-        return Analysis()
-    results = {"models": models(groups), "budgets": budgets(groups), "places": places(groups)}
-    compared = results["budgets"][results["budgets"]["difference"].notna() & results["budgets"]["statistic"].isin(SHOWN)]
-    shown = results | {"models": results["models"][results["models"]["statistic"].isin(SHOWN)], "budgets": compared}
-    return Analysis(results, **page_parts(shown, PAGES, cells))
+    results = {"models": models, "budgets": budgets, "places": places}
+    shown = {
+        "models": lambda table: table[table["statistic"].isin(SHOWN)],
+        "budgets": lambda table: table[table["difference"].notna() & table["statistic"].isin(SHOWN)],
+    }
+    return analysis(cells, PAGES, {name: lambda _, of=of: of(groups) for name, of in results.items()}, shown)
 
 
+@as_table
 def models(groups: Sequence[Models]) -> pd.DataFrame:
     """Each kind of model over its texts: accuracy; "auprc_<scores>", the average precision of attention and of each measure
     against marked tokens, where attention is what a selector gives tokens, if there is one; and of those that select every
     number of the section "selection". Columns: `shared.summary`.
     """
-    rows = []
     for group in groups:
-        numbers: dict[str, Number] = {"accuracy": lambda cell: performance.per_text(cell)["correct"]}
+        numbers: dict[str, Number] = {"accuracy": pick(performance.per_text, "correct")}
         first = _first(group)
         if "rationale" in first.table.column_names:
             numbers |= {f"auprc_{name}": precision_of(name) for name in (ATTENTION, *first.measures)}
         if selection.SELECTION.applies(first):
-            names = selection.selection(first)
-            numbers |= {name: lambda cell, name=name: selection.selection(cell)[name] for name in names}
+            numbers |= {name: pick(selection.selection, name) for name in selection.selection(first)}
         for name, number in numbers.items():
-            row = heading(group) | {"statistic": name}
-            rows.append(row | summary(values(group, number), RANGES.get(name, SHARE)))
-    return pd.DataFrame(rows)
+            yield heading(group) | {"statistic": name} | summary(values(group, number), RANGES.get(name, SHARE))
 
 
 def budgets(groups: Sequence[Models]) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import changes, performance
 
-from ..shared import Number, answer, heading, kinds, page_parts, row_of, values
+from ..shared import INTERVAL, Number, analysis, answer, as_table, heading, kinds, pick, row_of, values
 
 
 ORDERS = ("random", "attention", "gradient", "minimum")
@@ -20,29 +20,23 @@ PAGE = MODEL | {"accuracy": "{accuracy} ± {accuracy_std}", "items": "{items}", 
 PAGE |= {name: f"{{{name}}} ± {{{name}_std}}" for name in ORDERS}
 PAGE |= {"attention ÷ minimum": "{ratio}", "never: attention": "{never_attention}", "never: minimum": "{never_minimum}"}
 PAGE |= {"only when all is gone: attention": "{all_attention}", "only when all is gone: minimum": "{all_minimum}"}
-ASKED = MODEL | {"question": "{question}", "difference [95 %]": "{mean} [{ci_low}, {ci_high}]", "verdict": "{verdict}"}
+ASKED = MODEL | {"question": "{question}", "difference [95 %]": INTERVAL, "verdict": "{verdict}"}
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """ "documents" and "questions", see the functions of these names."""
     cells = [cell for cell in cells if changes.ERASURE.applies(cell)]
-    if not cells:
-        return Analysis()
-    results = {"documents": documents(cells), "questions": questions(cells)}
-    return Analysis(results, **page_parts(results, {"documents": PAGE, "questions": ASKED}, cells))
+    return analysis(cells, {"documents": PAGE, "questions": ASKED}, {"documents": documents, "questions": questions})
 
 
 def removed(order: str, name: str) -> Number:
     """A number of the removals in one order: "fraction" of the items that go until the decision changes (NaN where it never
     does), "never", and "empty", where it changes only when no weight is left; the last two 0 or 1. NaN below two items.
     """
-    return of_texts(f"minimal_flip_{name}" if order == "minimum" else f"erasure_flip_{name}_{order}")
+    return pick(changes.erasure, f"minimal_flip_{name}" if order == "minimum" else f"erasure_flip_{name}_{order}")
 
 
-def of_texts(name: str) -> Number:
-    return lambda cell: changes.erasure(cell).get(name)
-
-
+@as_table
 def documents(cells: Sequence[Cell]) -> pd.DataFrame:
     """A row for each kind of model, means over seeds and texts, _std over seeds.
 
@@ -52,27 +46,27 @@ def documents(cells: Sequence[Cell]) -> pd.DataFrame:
     never changes, and only when all weight is gone.
     """
     numbers: dict[str, Number] = {
-        "accuracy": lambda cell: performance.per_text(cell)["correct"],
+        "accuracy": pick(performance.per_text, "correct"),
         "items": lambda cell: cell.lengths.astype(float),
-        "only_top": of_texts("erasure_only_top_attention"),
+        "only_top": pick(changes.erasure, "erasure_only_top_attention"),
         **{order: removed(order, "fraction") for order in ORDERS},
-        "ratio": of_texts("erasure_flip_ratio_attention"),
+        "ratio": pick(changes.erasure, "erasure_flip_ratio_attention"),
     }
     for order in ("attention", "minimum"):
         numbers |= {f"never_{order}": removed(order, "never"), f"all_{order}": removed(order, "empty")}
-    return pd.DataFrame([row_of(models, numbers) for models in kinds(cells)])
+    return [row_of(models, numbers) for models in kinds(cells)]
 
 
+@as_table
 def questions(cells: Sequence[Cell]) -> pd.DataFrame:
     """The paper's claims for each kind of model, as differences with the interval over seeds and texts and a verdict."""
-    rows = []
     for models in kinds(cells):
         share = {order: values(models, removed(order, "fraction")) for order in ORDERS}
-        changed = values(models, of_texts("erasure_top_flips_attention"))
+        changed = values(models, pick(changes.erasure, "erasure_top_flips_attention"))
         differences = {
             "attention's order removes more than the smallest set": share["attention"] - share["minimum"],
             "attention's order removes more than the gradient's": share["attention"] - share["gradient"],
             "without the largest weight most decisions stay": 0.5 - changed,
         }
-        rows += [heading(models) | {"question": name} | answer(numbers) for name, numbers in differences.items()]
-    return pd.DataFrame(rows)
+        for name, numbers in differences.items():
+            yield heading(models) | {"question": name} | answer(numbers)

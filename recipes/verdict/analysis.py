@@ -26,7 +26,7 @@ SAMPLES = 60
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """ "verdict_models", one row a model, and "verdict_calibration", one row for each quality and number of texts."""
     if not cells:
-        return Analysis({})
+        return Analysis()
     read = [losses(cell) for cell in cells]
     models = pd.DataFrame([_model(cell, of) for cell, of in zip(cells, read, strict=True)])
     results = {"verdict_models": models, "verdict_calibration": calibration(models["attention_is"], read)}

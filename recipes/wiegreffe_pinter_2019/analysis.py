@@ -17,7 +17,7 @@ from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, match
 from attnfaith.reporting.sections import performance
 
-from ..shared import Models, Number, answer, heading, kinds, page_parts, row_of, text_ids, values
+from ..shared import INTERVAL, Models, Number, analysis, answer, as_table, heading, kinds, pick, row_of, text_ids, values
 
 
 BASE, UNIFORM, OTHERS = "base", "uniform attention", "other seeds"
@@ -27,16 +27,13 @@ PAGES = {
     "models": {"data": "{dataset}", "model": "{model}", "seeds": "{n_seeds}", "accuracy": "{accuracy} ± {accuracy_std}"}
     | {"JSD to the base": "{jsd} ± {jsd_std}", "TVD to the base": "{tvd} ± {tvd_std}"},
     "claims": {"data": "{dataset}", "claim": "{claim}", "model": "{model}", "seeds": "{n_seeds}"}
-    | {"difference [95 %]": "{mean} [{ci_low}, {ci_high}]", "verdict": "{verdict}"},
+    | {"difference [95 %]": INTERVAL, "verdict": "{verdict}"},
 }
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """ "models" and "claims", see the functions of these names, and both as the page shows them."""
-    if not cells:
-        return Analysis()
-    results = {"models": models_table(cells), "claims": claims(cells)}
-    return Analysis(results, **page_parts(results, PAGES, cells))
+    return analysis(cells, PAGES, {"models": models_table, "claims": claims})
 
 
 def name_of(identity: Identity) -> str:
@@ -58,8 +55,7 @@ def families(cells: Sequence[Cell]) -> list[dict[str, Models]]:
     return [family for family in groups.values() if BASE in family]
 
 
-def correct(cell: Cell) -> np.ndarray:
-    return performance.per_text(cell)["correct"]
+correct = pick(performance.per_text, "correct")
 
 
 def distance(base: Cell, cell: Cell, name: str) -> np.ndarray:
@@ -88,11 +84,11 @@ def to_other_seeds(bases: Models, name: str) -> Number:
     return number
 
 
+@as_table
 def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
     """A row for each kind of model, means over seeds and texts, _std over seeds: accuracy; jsd (nats) and tvd to the base of
     the same seed, of uniform models and adversaries; of "other seeds" the distance of the bases to one another.
     """
-    rows = []
     for family in families(cells):
         bases = family[BASE]
         for name, models in [*family.items(), (OTHERS, bases)]:
@@ -101,13 +97,12 @@ def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
                 numbers |= {part: to_base(bases, part) for part in DISTANCES}
             elif name == OTHERS:
                 numbers |= {part: to_other_seeds(bases, part) for part in DISTANCES}
-            rows.append({"model": name} | row_of(models, numbers))
-    return pd.DataFrame(rows)
+            yield {"model": name} | row_of(models, numbers)
 
 
+@as_table
 def claims(cells: Sequence[Cell]) -> pd.DataFrame:
     """The paper's claims as differences per text over the seeds that both kinds have (`shared.answer`)."""
-    rows = []
     for family in families(cells):
         texts = text_ids([cell for models in family.values() for cell in models.values()])
         bases, differences = family[BASE], []
@@ -121,12 +116,8 @@ def claims(cells: Sequence[Cell]) -> pd.DataFrame:
         compare("learned attention classifies better than uniform", BASE, (bases, correct), (family.get(UNIFORM), correct))
         compare("and in the MLP", MLP, (family.get(MLP), correct), (family.get(MLP_UNIFORM), correct))
         by_base = (family.get(GUIDED + BASE), correct)
-        compare(
-            "the base's attention guides an MLP better than uniform weights",
-            MLP,
-            by_base,
-            (family.get(MLP_UNIFORM), correct),
-        )
+        uniform = (family.get(MLP_UNIFORM), correct)
+        compare("the base's attention guides an MLP better than uniform weights", MLP, by_base, uniform)
         for name, models in family.items():
             if name.startswith("adversarial"):
                 far, near = ((models, to_base(bases, part)) for part in DISTANCES)
@@ -135,6 +126,5 @@ def claims(cells: Sequence[Cell]) -> pd.DataFrame:
                 compare("its predictions are nearer to the base's than another seed's", name, other_near, near)
                 guided = (family.get(GUIDED + name), correct)
                 compare("its attention guides an MLP worse than the base's own", name, by_base, guided)
-        row = heading(bases)
-        rows += [row | {"claim": claim, "model": name} | answer(numbers) for claim, name, numbers in differences]
-    return pd.DataFrame(rows)
+        for claim, name, numbers in differences:
+            yield heading(bases) | {"claim": claim, "model": name} | answer(numbers)

@@ -215,8 +215,8 @@ def describe(result: Reproduction) -> str:
         f"agree {WITHIN}, {counts[NOT]} do not"
     ]
     apart = [row for row in result.rows if row.agreement == NOT]
-    sizes = {row: row.difference / row.tolerance if row.tolerance and row.difference >= 0 else math.inf for row in apart}
-    for row in sorted(apart, key=sizes.get, reverse=True)[:MOST]:
+    apart.sort(key=lambda row: row.difference / row.tolerance if row.tolerance and row.difference >= 0 else math.inf)
+    for row in apart[: -MOST - 1 : -1]:
         size = "" if math.isnan(row.difference) else f" (difference {row.difference:.3g}, tolerance {row.tolerance:.3g})"
         lines.append(f"  not: {row.name}: {excerpt(row.recorded, 40)} recorded, {excerpt(row.now, 40)} now{size}")
     lines += [f"  and {len(apart) - MOST} more"] if len(apart) > MOST else []

@@ -27,16 +27,16 @@ def estimate(
     values: np.ndarray,
     statistic: Callable[[np.ndarray], float] = np.mean,
     *,
-    interval: "Callable[..., tuple[float, float]] | None" = None,
+    interval: Callable[[np.ndarray], tuple[float, float]] | None = None,
 ) -> dict[str, float]:
     """A mean, share or median of values [N], NaN left out, as columns of a table: name, and name_ci_low and name_ci_high,
     its 95 % interval over texts, by `interval_of` or `interval`. NaN without values.
     """
     values = np.asarray(values, np.float64)
     values = values[~np.isnan(values)]
-    low, high = interval(values) if interval else interval_of(values, statistic)
     number = float(statistic(values)) if len(values) else np.nan
-    return dict(zip(with_interval(name), (number, low, high), strict=True))
+    bounds = interval(values) if interval else interval_of(values, statistic)
+    return dict(zip(with_interval(name), (number, *bounds), strict=True))
 
 
 def with_interval(name: str) -> tuple[str, str, str]:
@@ -59,12 +59,14 @@ def interval_of(values: np.ndarray, statistic: Callable[[np.ndarray], float] = n
         return wilson_interval(int(values.sum()), len(values))
     if np.ptp(values) == 0:
         return float(values[0]), float(values[0])
-    spread = values - values.mean()
+    spread, counts = values - values.mean(), _resample_counts(len(values), DRAWS, 0)
     if statistic is np.mean:
-        draws = _resampled(values, DRAWS, 0) / len(values)
+        draws = _resampled(values, counts) / len(values)
         acceleration = (spread**3).sum() / (6 * (spread**2).sum() ** 1.5)
     else:
-        draws, acceleration = _medians(values, _resample_counts(len(values), DRAWS, 0)), 0.0
+        order, middle = values.argsort(), [(len(values) - 1) // 2, len(values) // 2]
+        places = np.array([row[order].cumsum().searchsorted(middle, side="right") for row in counts])
+        draws, acceleration = values[order][places].mean(axis=1), 0.0
     number = statistic(values)
     ties = np.isclose(draws, number, rtol=1e-12, atol=0)  # which of two equal sums is larger is a matter of rounding
     below = ((draws < number) & ~ties).mean() + 0.5 * ties.mean()
@@ -107,7 +109,7 @@ def ratio_intervals(above: np.ndarray, below: np.ndarray, *, seed: int = 0, draw
     if len(above) < 2:
         return intervals
     both = np.concatenate([above, below], axis=1, dtype=np.float64)
-    quotients = ratio(*np.split(_resampled(both, draws, seed), 2, axis=1))
+    quotients = ratio(*np.split(_resampled(both, _resample_counts(len(both), draws, seed)), 2, axis=1))
     defined = ~np.isnan(quotients).all(axis=0)
     if defined.any():
         intervals[defined] = np.nanquantile(quotients[:, defined], (0.025, 0.975), axis=0).T
@@ -125,19 +127,10 @@ def _resample_counts(count: int, draws: int, seed: int) -> np.ndarray:
     )
 
 
-def _resampled(values: np.ndarray, draws: int, seed: int) -> np.ndarray:
-    """The sums of values [N, ...] over each resample, [draws, ...]."""
-    counts = _resample_counts(len(values), draws, seed)
+def _resampled(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The sums of values [N, ...] over each resample, [D, ...]; counts [D, N]."""
     parts = np.array_split(counts, max(1, counts.size // BLOCK))  # one at a time in float64
     return np.concatenate([part.astype(np.float64) @ values for part in parts])
-
-
-def _medians(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The median of each resample [D] of values [N]; counts [D, N]: how often each value is in it, N in all."""
-    order = values.argsort()
-    middle = [(len(values) - 1) // 2, len(values) // 2]
-    places = np.array([row[order].cumsum().searchsorted(middle, side="right") for row in counts])
-    return values[order][places].mean(axis=1)
 
 
 # ---------- tests

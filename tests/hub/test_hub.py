@@ -14,7 +14,7 @@ from huggingface_hub import HfApi
 
 from attnfaith import cli, hub, recipes, record, runs
 from attnfaith.data.registry import facts
-from attnfaith.hub.contents import table_files, without_places
+from attnfaith.hub import table_files, without_places
 from attnfaith.reporting import cards
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.support.files import folder_lock
@@ -211,7 +211,7 @@ def test_who_may_push(monkeypatch):
 
     for owner in ("alice", "lab"):
         hub.check(owner, api=of())
-    monkeypatch.setattr("attnfaith.hub.sending.get_token", lambda: None)
+    monkeypatch.setattr("attnfaith.hub.get_token", lambda: None)
     for owner, api, message in (
         ("bob", of(), "alice cannot write for bob: push to alice or lab"),
         ("alice", of("read"), "may only read"),

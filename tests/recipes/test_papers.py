@@ -13,7 +13,6 @@ from attnfaith.reporting.cells import Cell, split_cells
 from attnfaith.reporting.sections.selection import PERMUTATIONS
 from attnfaith.stats import holm, over_seeds_and_texts
 from attnfaith.verdict import DO_NOT_SHOW, MAY_SHOW, OUTCOMES, Losses
-from recipes.alignment.analysis import carried_over
 from recipes.any_classifier import analysis as any_classifier
 from recipes.bastings_filippova_2020 import analysis as bastings
 from recipes.interventions import analysis as interventions
@@ -41,7 +40,6 @@ from tests.recipes.cells import (
     parts_cell,
     planted_cell,
     texts_cell,
-    translation_cell,
     tuned_cell,
     twins,
 )
@@ -62,18 +60,6 @@ def test_an_analysis_makes_what_its_page_includes(study):
         assert {*shown} & {path.stem for path in stored}
         for path in stored:
             assert {*pd.read_csv(path, nrows=1).columns} == {*results.tables[path.stem].columns}, path.name
-
-
-# ------------------------------------------------------------------------------------------------ word alignment
-
-
-def test_a_head_is_not_carried_over_to_a_seed_that_has_it_elsewhere():
-    cells, results = analysed("alignment")
-    table = results.tables["carried_over"].set_index(["measure", "seed", "from_seed"])
-    rates = table["error_rate"]["attention"]
-    assert len(rates) == 6 and rates[1, 2] == rates[2, 1] == 0 and rates[1, 3] > 0.5 and rates[3, 1] > 0.5
-    assert (table["difference"] == table["error_rate"] - table["own_error_rate"]).all()
-    assert not len(carried_over([cells[0], translation_cell(-1)])), "the seed of one is unknown"
 
 
 # ------------------------------------------------------------------------------------------------ measures against a rival
@@ -189,7 +175,6 @@ def test_an_intervention_is_better_or_worse_by_the_direction_of_each_test_and_ac
 def test_meister_numbers_of_a_text_by_hand():
     text = {"attention": [0.5, 0.3, 0.2, 0, 0], "gradient_norm": [5.0, 4, 3, 2, 1]}
     results = numbers.of_cell(split_cells(build([text], measures=["gradient_norm"]))[0])
-    assert results["support_share"] == pytest.approx(0.6)
     assert results["tau_gradient_norm"] == pytest.approx(9 / np.sqrt(9 * 10)), "one pair of ten is tied"
     assert results["entropy_gradient_norm"] == pytest.approx(stats.entropy([5, 4, 3, 2, 1]) / np.log(5))
 

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from attnfaith import cli, hub
 from attnfaith.support import provenance
+from tests.tiny_recipes import tiny_tree
 
 
 @pytest.fixture
@@ -43,33 +45,27 @@ def git(tmp_path):
     return package, run
 
 
-def state(package):
-    return provenance.checkout.__wrapped__(package)
-
-
-CHANGES = {
-    "nothing": (lambda package: None, False),
-    "edited": (lambda package: (package / "__init__.py").write_text("x = 1"), True),
-    "new": (lambda package: (package / "measure.py").write_text(""), True),
-    "deleted": (lambda package: (package / "__init__.py").unlink(), True),
-    "beside": (lambda package: (package.parents[1] / "notes.txt").write_text(""), False),
-    "bytecode": (
-        lambda package: (package / "__pycache__").mkdir() or (package / "__pycache__" / "x.pyc").write_text(""),
-        False,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_whether_a_commit_holds_the_package(git, name):
+@pytest.mark.parametrize(
+    ("path", "content", "dirty"),
+    [
+        ("notes.txt", "", False),
+        ("src/package/__init__.py", "x = 1", True),
+        ("src/package/measure.py", "", True),
+        ("src/package/__init__.py", None, True),
+        ("src/package/__pycache__/x.pyc", "", False),
+    ],
+)
+def test_whether_a_commit_holds_the_package(git, path, content, dirty):
     package, run = git
-    change, dirty = CHANGES[name]
-    change(package)
-    assert state(package) == (run("rev-parse", "HEAD"), dirty)
+    path = package.parents[1] / path
+    path.parent.mkdir(exist_ok=True)
+    path.unlink() if content is None else path.write_text(content)
+    assert provenance.checkout.__wrapped__(package) == (run("rev-parse", "HEAD"), dirty)
 
 
 def test_no_checkout_and_no_git(tmp_path, git, monkeypatch):
     package, _ = git
+    state = provenance.checkout.__wrapped__
     installed = shutil.copytree(package, package.parents[1] / ".venv" / "package")
     assert state(installed) == state(tmp_path) == (None, None)
     monkeypatch.setenv("GIT_DIR", str(tmp_path))  # as a hook sets it
@@ -79,14 +75,6 @@ def test_no_checkout_and_no_git(tmp_path, git, monkeypatch):
 
 
 CANARY = b"c4n4ry"
-RUN = """
-name: tiny
-data: {arguments: {length: [4, 8], vocabulary_size: 40, sizes: {train: 64, validation: 24, test: 24}}}
-model: {embedding_size: 8, hidden_size: 8}
-training: {num_train_epochs: 1, learning_rate: 0.01, arguments: {disable_tqdm: true}}
-measure: {producers: [gradient]}
-report: {examples: 1}
-"""
 
 
 def unpacked(content: bytes) -> Iterator[bytes]:
@@ -103,10 +91,9 @@ def test_no_token_is_in_any_byte_that_a_run_writes_or_pushes(tmp_path, monkeypat
         monkeypatch.setenv(name, value.format(CANARY.decode()))
     monkeypatch.setattr(sys, "argv", ["attnfaith", "train", f"--token={CANARY.decode()}", "--password", CANARY.decode()])
     monkeypatch.setattr(provenance, "checkout", lambda: ("0" * 40, False))
-    (tmp_path / "recipe.yaml").write_text(RUN)
     run = tmp_path / "run"
-    assert cli.main(["train", "--config", str(tmp_path / "recipe.yaml"), "--output_dir", str(run)]) == 0
-
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(tiny_tree(run, epochs=1, measure={"producers": ["gradient"]})))
+    assert cli.main(["train", "--config", str(tmp_path / "recipe.yaml")]) == 0
     plan = hub.plan(run, "a")
     pushed = {f"{repo.repo_id}/{path}": file for repo in plan.repos for path, file in repo.files.items()}
     written = {str(path): path.read_bytes() for path in run.rglob("*") if path.is_file()}

@@ -24,27 +24,7 @@ from attnfaith.support.files import folder_lock, write_atomically
 
 
 CONTROL = ".study"
-SNAKEFILE = '''\
-"""Written for each run of the study: the cells of plan.json that are not complete."""
-import json
-import sys
-
-with open("plan.json", encoding="utf-8") as stream:
-    plan = json.load(stream)
-
-
-rule study:
-    input: [f"done/{name}" for name in plan["cells"]]
-
-
-rule cell:
-    input: lambda wildcards: [f"done/{name}" for name in plan["cells"][wildcards.cell]["after"]]
-    output: touch("done/{cell}")
-    log: "../{cell}.log"
-    message: "{wildcards.cell}"
-    params: python=sys.executable
-    shell: "{params.python:q} -m attnfaith.study.cell {wildcards.cell:q} > {log:q} 2>&1"
-'''
+SNAKEFILE = Path(__file__).with_name("Snakefile")
 # a lock of Snakemake outlives a kill and has to be removed by hand; the study's own does not
 OPTIONS = ("--nolock", "--keep-going", "--rerun-incomplete", "--quiet", "host", "reason")
 # signals that end the engine and its cells, and the seconds until the next; in the first a cluster's jobs are cancelled
@@ -90,7 +70,7 @@ def run_cells(
         places = cores or len(gpus)
         plan = {"folder": os.getcwd(), "gpus": gpus, "places": places, "cells": entries}
         write_atomically(control / "plan.json", json.dumps(plan, indent=1, ensure_ascii=False))
-        write_atomically(control / "Snakefile", SNAKEFILE)
+        write_atomically(control / "Snakefile", SNAKEFILE.read_bytes())
         where = ["--executor", executor, "--jobs", places or "unlimited"] if executor else ["--cores", places or "all"]
         run_engine([sys.executable, "-m", "snakemake", *OPTIONS, *map(str, where), *options], control)
 

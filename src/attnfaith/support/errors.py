@@ -22,9 +22,6 @@ class AttnfaithError(ValueError):
     LONGEST characters is left out.
     """
 
-    def __init__(self, message: str = ""):
-        super().__init__(str(message))
-
     def __str__(self) -> str:
         message = super().__str__()
         if not message.isprintable():
