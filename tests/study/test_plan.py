@@ -64,7 +64,7 @@ def test_a_value_may_name_a_key_of_the_grid():
         ([{"grid": {"learning_rate": [0.1, 0.2]}}], {}, "cells 'tiny-0.1' and 'tiny-0.2' are one model"),
         ([{"set": {"seed": "x"}}], {}, "cell tiny: .*recipe.seed='x'"),
         ([], {}, "blocks is empty"),
-        ([{}], {"blcks": []}, r"study.blcks; did you mean blocks\?"),
+        ([{}], {"blcks": []}, "study.blcks; did you mean 'blocks'"),
         ([{}], {"tables": ["agrement"]}, r"tables \['agrement'\] are not known; choose from .*agreement"),
         ([{}], {"analysis": "nowhere.py"}, "analysis: no file at .*nowhere.py"),
         ([{}], {"published": "nowhere.csv"}, "published without analysis"),
