@@ -28,7 +28,7 @@ import pandas as pd
 
 from attnfaith.record import Identity
 from attnfaith.reporting.analysis import Analysis, StudyError
-from attnfaith.reporting.cells import CELL, Cell
+from attnfaith.reporting.cells import CELL, Cell, ReportError, describe
 from attnfaith.reporting.charts import PALETTE, own_style, titled_figure
 from attnfaith.reporting.tables import Grid
 from attnfaith.stats import LEVEL, Estimate, over_seeds_of_texts
@@ -87,6 +87,17 @@ def as_table(rows: Callable[..., Iterable[Mapping[str, object]]]) -> Callable[..
 def pick(per_text: Callable[[Cell], Mapping[str, np.ndarray]], name: str) -> Number:
     """The number of a name among those of a cell; None where it has none."""
     return lambda cell: per_text(cell).get(name)
+
+
+def match(first: Cell, second: Cell) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of two cells that hold the same instance. Raises ReportError where they share none, or it has other tokens."""
+    place = {name: row for row, name in enumerate(second.instance_ids)}
+    pairs = [(row, place[name]) for row, name in enumerate(first.instance_ids) if name in place]
+    rows, second_rows = np.array(pairs, int).reshape(-1, 2).T
+    if not pairs or (first.lengths[rows] != second.lengths[second_rows]).any():
+        names = f"{describe(first.heading)} and {describe(second.heading)}"
+        raise ReportError(f"{names} did not read the same texts: measure both on one split, read by one tokenizer")
+    return rows, second_rows
 
 
 def kinds(cells: Sequence[Cell]) -> list[Models]:

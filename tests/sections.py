@@ -10,7 +10,7 @@ from attnfaith.measurement.registry import find
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import CELL, Cell, one_cell
 from attnfaith.reporting.charts import draw as draw_chart
-from attnfaith.reporting.spec import chart_of, summary
+from attnfaith.reporting.spec import summary
 from tests.records import build, draw
 
 
@@ -219,7 +219,7 @@ def check_section(section, cell):
     grids = section.grids(frames, [cell])
     assert all(len(row) == len(grid.columns) and "nan" not in row for grid in grids for row in grid.rows)
     assert all(sentence and "nan" not in sentence and "{" not in sentence for sentence in section.sentences(cell))
-    chart = chart_of(cell, section)
+    chart = section.chart_of(cell)
     assert chart is None or (draw_chart(chart, "a model", len(cell)).axes and "nan" not in chart.words)
     left = set(cell.table.column_names) - {*section.needs, *section.one_of}
     without = Cell(cell.identity, cell.table.select([name for name in cell.table.column_names if name in left]))

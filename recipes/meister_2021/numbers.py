@@ -9,8 +9,10 @@ import pandas as pd
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
-from attnfaith.reporting.cells import Cell, match
+from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import performance
+
+from ..shared import match
 
 
 INPUTS = ("gradient_norm", "leave_one_out")

@@ -14,10 +14,24 @@ import pandas as pd
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.record import Identity
 from attnfaith.reporting.analysis import Analysis, Settings
-from attnfaith.reporting.cells import Cell, match
+from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import performance
 
-from ..shared import INTERVAL, Models, Number, analysis, answer, as_table, heading, kinds, pick, row_of, text_ids, values
+from ..shared import (
+    INTERVAL,
+    Models,
+    Number,
+    analysis,
+    answer,
+    as_table,
+    heading,
+    kinds,
+    match,
+    pick,
+    row_of,
+    text_ids,
+    values,
+)
 
 
 BASE, UNIFORM, OTHERS = "base", "uniform attention", "other seeds"

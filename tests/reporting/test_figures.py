@@ -9,7 +9,6 @@ from attnfaith.reporting import sections
 from attnfaith.reporting.cells import describe, one_cell
 from attnfaith.reporting.charts import ATTENTION, INK, binned, draw, text_chart
 from attnfaith.reporting.sections import changes
-from attnfaith.reporting.spec import chart_of
 from attnfaith.stats import interval_of
 from tests import records
 from tests.records import build
@@ -19,7 +18,7 @@ from tests.sections import with_permutations
 def charts_of(record):
     """Every chart of the record's only cell, by name."""
     cell = one_cell(record)
-    charts = [chart_of(cell, section) for section in sections.of_cell(cell)]
+    charts = [section.chart_of(cell) for section in sections.of_cell(cell)]
     return {chart.name: chart for chart in charts if chart}
 
 
@@ -55,7 +54,7 @@ def test_bins_hold_every_text_that_has_a_size():
         "weight 0.75 or more": [3],
     }
     texts = [{"attention": weights} for weights in ([0.5, 0.5], [0.9, 0.1], [0.2] * 5, [1.0], [])]
-    chart = chart_of(one_cell(with_permutations(build(texts))), changes.PERMUTATION)
+    chart = changes.PERMUTATION.chart_of(one_cell(with_permutations(build(texts))))
     assert [bar.label for bar in chart.bars] == ["largest weight 0 to 0.25", "largest weight 0.5 to 0.75"] + [
         "largest weight 0.75 or more"
     ]

@@ -129,10 +129,9 @@ class Record:
         columns that differ between them come first.
         """
         from attnfaith.reporting.sections.agreement import TABLE
-        from attnfaith.reporting.spec import rows
 
         def lines(cell: Cell) -> list[dict]:
-            overall = {row["pair"]: row for row in rows(cell, TABLE) if row["class"] == "overall"}
+            overall = {row["pair"]: row for row in TABLE.rows_of(cell) if row["class"] == "overall"}
             medians = {name: _median(cell.tau("attention", name)) for name in cell.measures}
             parts = {name: {**overall[pair_name("attention", name)], "tau_median": medians[name]} for name in medians}
             return [{"measure": name, **{key: row[key] for key in AGREEMENT}} for name, row in parts.items()]

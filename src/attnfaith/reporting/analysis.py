@@ -29,7 +29,6 @@ from attnfaith.record import Identity, RecordError
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import Cell, describe
 from attnfaith.reporting.charts import draw
-from attnfaith.reporting.spec import chart_of
 from attnfaith.reporting.tables import Grid, over_seeds
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.support.escaping import file_name
@@ -142,7 +141,7 @@ def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dic
     figures = {}
     for dataset, cell in reversed(first.items()):
         for section in sections.of_cell(cell):
-            chart = chart_of(cell, section) if section.name in names else None
+            chart = section.chart_of(cell) if section.name in names else None
             if chart:
                 figures[f"{file_name(dataset)}-{chart.name}"] = draw(chart, describe(cell.heading), len(cell))
     return figures

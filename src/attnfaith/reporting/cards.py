@@ -26,7 +26,7 @@ from attnfaith.reporting.html import template
 from attnfaith.reporting.sections import saliency
 from attnfaith.reporting.sections.agreement import TAU, measures_chart
 from attnfaith.reporting.sections.performance import selected_by
-from attnfaith.reporting.spec import MOST_CLASSES, rows
+from attnfaith.reporting.spec import MOST_CLASSES
 from attnfaith.reporting.tables import number_with_interval
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.support.errors import FileError
@@ -111,7 +111,7 @@ def card_numbers(cell: Cell) -> dict[str, dict]:
             for measure in cell.inputs:
                 label = f"Kendall’s τ of attention and {measure_label(measure)}"
                 numbers[f"kendall_tau.{measure}"] = {**summary[f"{TAU}{measure}"], "label": label}
-    for row in rows(cell, saliency.EVIDENCE)[:1] if saliency.PLAUSIBILITY.applies(cell) else []:  # that of attention
+    for row in saliency.EVIDENCE.rows_of(cell)[:1] if saliency.PLAUSIBILITY.applies(cell) else []:  # that of attention
         label = "average precision of attention against the marked tokens"
         label += "" if np.isnan(row["random_baseline"]) else f" (chance {row['random_baseline']:.3f})"
         numbers["rationale_auprc"] = {**row, "mean": row["auprc_mean"], "label": label}

@@ -27,13 +27,14 @@ class ReportError(AttnfaithError):
 
 
 def per_cell(make: Callable) -> Callable:
-    """Compute a function of a cell (and of further arguments) once: tables, figures and sentences share its result."""
+    """Compute a function of a cell (and of other arguments) once: tables, figures and sentences share its result."""
 
     @wraps(make)
-    def remembered(cell: "Cell", *more: object):
-        key = (make, *more)
+    def remembered(*args: object):
+        cell = next(part for part in args if isinstance(part, Cell))
+        key = (make, *(part for part in args if part is not cell))
         if key not in cell.results:
-            cell.results[key] = make(cell, *more)
+            cell.results[key] = make(*args)
         return cell.results[key]
 
     return remembered
@@ -260,18 +261,3 @@ def main_measures(cell: Cell) -> tuple[str, ...]:
 
 def pair_name(first: str, second: str) -> str:
     return f"{first}–{second}"
-
-
-def match(first: Cell, second: Cell) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of two cells that hold the same instance. Raises AttnfaithError where they share none, or it has other tokens."""
-    place = {name: row for row, name in enumerate(second.instance_ids)}
-    pairs = [(row, place[name]) for row, name in enumerate(first.instance_ids) if name in place]
-    if not pairs:
-        raise AttnfaithError(f"{describe(first.heading)} and {describe(second.heading)} have no instance in common")
-    rows, second_rows = (np.array(column) for column in zip(*pairs, strict=True))
-    if (first.lengths[rows] != second.lengths[second_rows]).any():
-        raise AttnfaithError(
-            f"an instance has other tokens in {describe(first.heading)} than in {describe(second.heading)}: they did not "
-            "read the same texts"
-        )
-    return rows, second_rows

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444")
 ATTENTION, GRADIENT, LEAVE_ONE_OUT = PALETTE[0], PALETTE[1], PALETTE[2]
 INK = "currentColor"  # of the page, light or dark
-TEXT_COLOUR, QUIET_COLOUR = "#1a1a1a", "#555555"
 WIDTH, LINE, TOP, FOOT = 420, 23, 46, 40  # of the drawing in SVG, in its own units
 LABELS, NUMBERS = 175, 46  # width of the names on the left, of the numbers on the right
 LONGEST = 28  # letters of a name
@@ -182,21 +181,14 @@ def own_style(draw: Callable) -> Callable:
 
 
 def titled_figure(title: str, subject: str, count: int, width: float, height: float) -> "Figure":
-    """An empty figure, in inches, under a title and a line of what it is about and how many texts."""
+    """An empty figure, in inches, under a title and what it is about and how many texts."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    head = textwrap.wrap(title, width=int(width * 8.2))
-    lines = textwrap.wrap(f"{subject} · n = {count:,}", width=int(width * 12))
-    below = 0.46 + 0.24 * (len(head) - 1)  # inches from the top to the line under the title
-    top = below + 0.16 + 0.2 * len(lines)
-    figure = Figure(figsize=(width, height + top), layout="constrained")
+    lines = [*textwrap.wrap(title, int(width * 9)), *textwrap.wrap(f"{subject} · n = {count:,}", int(width * 9))]
+    figure = Figure(figsize=(width, height + 0.25 * len(lines)), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 1 - top / (height + top)), w_pad=0.08, h_pad=0.06)
-    inch = 1 / (height + top)
-    text = {"ha": "left", "va": "top", "parse_math": False}
-    figure.text(0.02, 1 - 0.14 * inch, "\n".join(head), fontsize=14, fontweight="bold", color=TEXT_COLOUR, **text)
-    figure.text(0.02, 1 - below * inch, "\n".join(lines), fontsize=10, color=QUIET_COLOUR, **text)
+    figure.suptitle("\n".join(lines), x=0.02, ha="left", fontsize=12, parse_math=False)
     return figure
 
 

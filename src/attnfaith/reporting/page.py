@@ -29,7 +29,6 @@ from attnfaith.reporting.heatmap import (
 from attnfaith.reporting.html import packed, script, template
 from attnfaith.reporting.pairs import page_pairs
 from attnfaith.reporting.sections.agreement import measures_chart, side_by_side
-from attnfaith.reporting.spec import chart_of
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.support.escaping import file_name, script_data
 from attnfaith.verdict import RULE
@@ -64,7 +63,7 @@ def render_page(
     for place, cell in enumerate(cells):
         chapters: dict[str, list[dict]] = {chapter: [] for chapter in CHAPTERS}
         for section in sections.of_cell(cell):
-            chart, sentences, drawing = chart_of(cell, section), section.sentences(cell), {}
+            chart, sentences, drawing = section.chart_of(cell), section.sentences(cell), {}
             if chart:
                 stem = figure_stem(cell, place, differing, chart) if files else ""
                 drawing = {"svg": svg(chart, f"{chart.name}{place}"), "title": chart.title, "why": chart.why, "stem": stem}

@@ -12,7 +12,6 @@ from attnfaith.reporting.cells import Cell, ReportError, describe, split_cells
 from attnfaith.reporting.charts import draw, figure_files
 from attnfaith.reporting.facts import record_facts
 from attnfaith.reporting.page import differing_keys, figure_stem, render_page
-from attnfaith.reporting.spec import chart_of
 from attnfaith.reporting.tables import table_files
 from attnfaith.support.errors import FileError
 from attnfaith.support.files import write_atomically
@@ -59,7 +58,7 @@ def write_report(
     tables = sections.frames(cells)
     contents = {path: file for name, table in tables.items() for path, file in table_files(table, f"tables/{name}").items()}
     for place, cell in enumerate(cells):
-        for chart in filter(None, (chart_of(cell, section) for section in sections.of_cell(cell))):
+        for chart in filter(None, (section.chart_of(cell) for section in sections.of_cell(cell))):
             stem = figure_stem(cell, place, differing_keys(cells), chart)
             contents |= figure_files(draw(chart, describe(cell.heading), len(cell)), stem)
     facts = record_facts(record) if facts is None else facts

@@ -10,7 +10,6 @@ from attnfaith.reporting import sections
 from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, ReportError, measure_label, quantity_label
 from attnfaith.reporting.sections import alignment
 from attnfaith.reporting.sections.agreement import TAU
-from attnfaith.reporting.spec import rows as rows_of
 from attnfaith.reporting.tables import Grid, over_seeds, short_number
 from attnfaith.support.errors import cut
 from attnfaith.support.escaping import csv_frame
@@ -48,7 +47,7 @@ def numbers_table(cells: Sequence[Cell]) -> pd.DataFrame:
     """
     rows = []
     for cell in cells:
-        judged = rows_of(cell, alignment.WHOLE) if alignment.SECTION.applies(cell) else []
+        judged = alignment.WHOLE.rows_of(cell) if alignment.SECTION.applies(cell) else []
         measured = {f"{ALIGNED}{row['measure']}": (row["n"], row["error_rate"]) for row in judged}
         for name, values in sections.numbers(cell).items():
             defined = values[~np.isnan(values)]

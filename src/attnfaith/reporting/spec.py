@@ -100,9 +100,14 @@ class Table:
     note: str = ""
     across: Mapping[str, str] = field(default_factory=dict)
 
+    @per_cell
+    def rows_of(self, cell: Cell) -> list[Row]:
+        """The rows of one cell, computed once; without the columns that name the cell."""
+        return list(self.rows(cell))
+
     def frame(self, cells: Sequence[Cell]) -> pd.DataFrame:
         """The table of these cells, each row with the columns that name its cell first."""
-        lines = [{**cell.heading, **row} for cell in cells for row in rows(cell, self)]
+        lines = [{**cell.heading, **row} for cell in cells for row in self.rows_of(cell)]
         return pd.DataFrame(lines) if lines else pd.DataFrame(columns=[*CELL, *self.headings])
 
     def grid(self, frame: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
@@ -146,12 +151,6 @@ class Table:
         ]
         headings = (*keys, *(heading for heading, _ in columns.values()))
         return Grid(self.caption, headings, tuple(lines), len(keys) + len(heads), note, stem)
-
-
-@per_cell
-def rows(cell: Cell, table: Table) -> list[Row]:
-    """The rows of a table on one cell, computed once; without the columns that name the cell."""
-    return list(table.rows(cell))
 
 
 def statistic(name: str, words: Mapping[str, str], class_names: tuple[str, ...]) -> str:
@@ -222,9 +221,20 @@ class Section:
                 return replace(quantity, label=quantity.label.format(rest).strip() or quantity_label(name))
         return Quantity(quantity_label(name))
 
+    @per_cell
     def summary(self, cell: Cell) -> dict[str, Row]:
         """Its rows of `summary` on one cell by quantity, computed once, without the columns that name the cell."""
-        return _summary(cell, self)
+        rows = {}
+        for name, values in self.numbers(cell).items():
+            quantity = self.quantity(name)
+            rows[name] = {"section": self.name, "quantity": name, "beyond": quantity.beyond, **quantity.summary(values)}
+        return rows
+
+    @per_cell
+    def chart_of(self, cell: Cell) -> Chart | None:
+        """Its chart of a cell, made once; None where it does not apply or nothing is drawn."""
+        chart = self.chart(cell) if self.applies(cell) else None
+        return chart if chart and chart.bars else None
 
     def frames(self, cells: Sequence[Cell]) -> dict[str, pd.DataFrame]:
         """Its own tables of those cells that it applies to, by file name, without tables that have no row."""
@@ -273,22 +283,6 @@ class Section:
         undefined = f" Left out because it is undefined: {row['n_undefined']:,}." if row["n_undefined"] else ""
         number = f"{short_number(row['mean'])}{interval_in_words(row)}"
         return f"{start} {number} on average over {counted(row['n'])}{beyond}.{undefined}"
-
-
-@per_cell
-def chart_of(cell: Cell, section: Section) -> Chart | None:
-    """A section's chart of a cell, made once; None where it does not apply or nothing is drawn."""
-    chart = section.chart(cell) if section.applies(cell) else None
-    return chart if chart and chart.bars else None
-
-
-@per_cell
-def _summary(cell: Cell, section: Section) -> dict[str, Row]:
-    rows = {}
-    for name, values in section.numbers(cell).items():
-        quantity = section.quantity(name)
-        rows[name] = {"section": section.name, "quantity": name, "beyond": quantity.beyond, **quantity.summary(values)}
-    return rows
 
 
 def _note(part: "Table | Section") -> str:

@@ -15,7 +15,7 @@ from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
 from attnfaith.reporting.cells import Cell, main_measures, measure_label, pair_name, per_cell
 from attnfaith.reporting.charts import ATTENTION, INK, SHARES, TAUS, Bar, Chart, bar
 from attnfaith.reporting.sections import saliency
-from attnfaith.reporting.spec import Quantity, Row, Section, Table, cells_of, rows
+from attnfaith.reporting.spec import Quantity, Row, Section, Table, cells_of
 from attnfaith.stats import t_interval
 
 
@@ -112,7 +112,7 @@ def measures_chart(cells: Sequence[Cell]) -> Chart | None:
     """
     measured = [cell for cell in cells if cell.inputs]
     for cell in filter(saliency.PLAUSIBILITY.applies, measured):
-        found = [row for row in rows(cell, saliency.EVIDENCE) if not np.isnan(row["auprc_mean"])]
+        found = [row for row in saliency.EVIDENCE.rows_of(cell) if not np.isnan(row["auprc_mean"])]
         if cell.heading["dataset"] in saliency.GENERATED and found:
             found.sort(key=lambda row: -row["auprc_mean"])
             bars = [

@@ -20,7 +20,7 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignment_scores, quotients
 from attnfaith.metrics.extraction import RULES, SHARE_RULES, Rule, count_links, diagonal, extract_links, halves
 from attnfaith.reporting.cells import Cell, measure_label, per_cell
-from attnfaith.reporting.spec import Row, Section, Table, interval_in_words, rows
+from attnfaith.reporting.spec import Row, Section, Table, interval_in_words
 from attnfaith.stats import ratio_intervals
 from attnfaith.support.errors import counted
 
@@ -259,7 +259,7 @@ READINGS = Table(name="alignment_readings", rows=_all_rows)
 
 
 def _sentences(cell: Cell) -> Iterator[str]:
-    chosen = {row["measure"]: row for row in rows(cell, WHOLE)}
+    chosen = {row["measure"]: row for row in WHOLE.rows_of(cell)}
     if ANY not in chosen:
         yield "No reading could be chosen: there is no gold link, or no measure that says which words belong together."
         return
