@@ -75,21 +75,29 @@ class Chart:
         return f"{self.axis}. {'; '.join(parts)}." + ("" if self.chance is None else f" Chance is {signed(self.chance)}.")
 
 
-def bar(label: str, values: np.ndarray, ticks: Sequence[float], low: float = np.nan, high: float = np.nan) -> Bar:
-    """The mean of numbers of texts [N], NaN left out, over their histogram, with its interval over texts or low and high."""
-    defined = values[~np.isnan(values)]
-    number, *interval = estimate("", defined).values()
-    shares = np.histogram(np.clip(defined, ticks[0], ticks[-1]), BINS, (ticks[0], ticks[-1]))[0] / max(len(defined), 1)
-    low, high = (low, high) if not np.isnan(low) else interval
-    return Bar(label, ((number, ATTENTION if label == "attention" else INK),), low, high, tuple(shares.tolist()))
-
-
 def text_chart(
-    name: str, title: str, axis: str, values: Mapping[str, np.ndarray], ticks: Sequence[float] = SHARES, why: str = ""
+    name: str,
+    title: str,
+    axis: str,
+    values: Mapping[str, np.ndarray],
+    ticks: Sequence[float] = SHARES,
+    *,
+    interval: Callable[[np.ndarray], tuple[float, float]] | None = None,
+    **fields,
 ) -> Chart:
-    """The chart of numbers of texts [N] by label. What is undefined for all texts has no row."""
-    bars = [bar(label, numbers, ticks) for label, numbers in values.items() if not np.isnan(numbers).all()]
-    return Chart(name, title, axis, tuple(bars), tuple(ticks), why=why)
+    """The chart of numbers of texts [N] by label: the mean with its interval, `stats.interval_of` unless another is given,
+    over the histogram of the texts. What is undefined for all texts has no row.
+    """
+    bars = []
+    for label, numbers in values.items():
+        defined = numbers[~np.isnan(numbers)]
+        if len(defined):
+            mean, low, high = estimate("", defined, interval=interval).values()
+            inside = np.clip(defined, ticks[0], ticks[-1])
+            shares = np.histogram(inside, BINS, (ticks[0], ticks[-1]))[0] / len(defined)
+            colour = ATTENTION if label == "attention" else INK
+            bars.append(Bar(label, ((mean, colour),), low, high, tuple(shares.tolist())))
+    return Chart(name, title, axis, tuple(bars), tuple(ticks), **fields)
 
 
 def binned(values: np.ndarray, sizes: np.ndarray, edges: Sequence[float], unit: str) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ section 4.1).
 Undefined for a text of fewer than two tokens, or where all scores of one of the two are equal.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
 from attnfaith.reporting.cells import Cell, main_measures, measure_label, pair_name, per_cell
-from attnfaith.reporting.charts import ATTENTION, INK, SHARES, TAUS, Bar, Chart, bar
+from attnfaith.reporting.charts import TAUS, Chart, text_chart
 from attnfaith.reporting.sections import saliency
 from attnfaith.reporting.spec import Quantity, Row, Section, Table, cells_of
 from attnfaith.stats import t_interval
@@ -83,27 +83,30 @@ def side_by_side(cells: Sequence[Cell]) -> list[str]:
 
 @per_cell
 def agreement_chart(cell: Cell) -> Chart | None:
-    """Tau of attention with each measure of inputs, the best first, each with its texts as a small histogram. A measure that
-    orders every text as attention does is named and not drawn. None without a measure of inputs.
+    """Tau of attention with each measure of inputs, the best first. A measure that orders every text as attention does is
+    named and not drawn. None without a measure of inputs.
     """
     if not cell.inputs:
         return None
-    summaries, bars, alike = SECTION.summary(cell), [], []
-    means = {name: summaries[f"{TAU}{name}"]["mean"] for name in cell.inputs}
-    for name in sorted((name for name in means if not np.isnan(means[name])), key=lambda name: -means[name]):
-        tau, row = cell.tau("attention", name), summaries[f"{TAU}{name}"]
-        if np.nanmin(tau) > ALIKE:
-            alike.append(measure_label(name))
-        else:
-            bars.append(bar(measure_label(name), tau, TAUS, row["ci_low"], row["ci_high"]))
-    return Chart(
+    taus = {name: cell.tau("attention", name) for name in cell.inputs}
+    alike = [name for name, tau in taus.items() if (tau[~np.isnan(tau)] > ALIKE).all() and not np.isnan(tau).all()]
+    left_out = f"Not drawn, because they order every text as attention does: {', '.join(map(measure_label, alike))}."
+    return text_chart(
         name="tau_by_measure",
         title="Which measures order tokens as attention does?",
         axis="Mean Kendall’s τ with attention, 1 the same order; behind it the texts",
-        bars=tuple(bars),
+        values=by_mean({name: tau for name, tau in taus.items() if name not in alike}),
+        ticks=TAUS,
+        interval=t_interval,
         chance=0.0,
-        why=f"Not drawn, because they order every text as attention does: {', '.join(alike)}." if alike else "",
+        why=left_out if alike else "",
     )
+
+
+def by_mean(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Numbers of texts by the label of their measure, the largest mean first; without what is undefined for all texts."""
+    means = {name: np.nanmean(numbers) for name, numbers in values.items() if not np.isnan(numbers).all()}
+    return {measure_label(name): values[name] for name in sorted(means, key=lambda name: -means[name])}
 
 
 def measures_chart(cells: Sequence[Cell]) -> Chart | None:
@@ -112,21 +115,12 @@ def measures_chart(cells: Sequence[Cell]) -> Chart | None:
     """
     measured = [cell for cell in cells if cell.inputs]
     for cell in filter(saliency.PLAUSIBILITY.applies, measured):
-        found = [row for row in saliency.EVIDENCE.rows_of(cell) if not np.isnan(row["auprc_mean"])]
-        if cell.heading["dataset"] in saliency.GENERATED and found:
-            found.sort(key=lambda row: -row["auprc_mean"])
-            bars = [
-                Bar(
-                    measure_label(row["scores"]),
-                    ((row["auprc_mean"], ATTENTION if row["scores"] == "attention" else INK),),
-                    row["ci_low"],
-                    row["ci_high"],
-                )
-                for row in found
-                if row["scores"] in ("attention", *cell.inputs)
-            ]
-            title, axis = "Which measure finds the tokens that decide the label?", "Average precision, 1 is best"
-            return Chart("evidence", title, axis, tuple(bars), SHARES, found[0]["random_baseline"])
+        precisions = {name: saliency.precisions(cell)[name] for name in ("attention", *cell.inputs)}
+        values = by_mean(precisions) if cell.heading["dataset"] in saliency.GENERATED else {}
+        if values:
+            title = "Which measure finds the tokens that decide the label?"
+            chance = saliency.EVIDENCE.rows_of(cell)[0]["random_baseline"]
+            return text_chart("evidence", title, "Average precision, 1 is best", values, chance=chance)
     chart = agreement_chart(measured[0]) if measured else None
     if chart is None or not saliency.PLAUSIBILITY.applies(measured[0]):
         return chart

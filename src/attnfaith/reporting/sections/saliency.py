@@ -198,11 +198,16 @@ SECTION = Section(
 # ---------- against marked evidence
 
 
+@per_cell
+def precisions(cell: Cell) -> dict[str, np.ndarray]:
+    """Average precision of attention and of each measure against the marked tokens, [N] each."""
+    return {name: average_precision(cell.scores(name), cell.rows("rationale")) for name in ("attention", *cell.measures)}
+
+
 def _evidence_rows(cell: Cell) -> Iterator[Row]:
     gold = cell.rows("rationale")
     chance = {"random_baseline": random_precision(gold), "uniform_baseline": constant_precision(gold)}
-    for name in ("attention", *cell.measures):
-        auprc = average_precision(cell.scores(name), gold)
+    for name, auprc in precisions(cell).items():
         baselines = {kind: mean(values[~np.isnan(values) & ~np.isnan(auprc)]) for kind, values in chance.items()}
         yield {"scores": name} | counts(auprc) | main("auprc_mean", auprc) | baselines
 
