@@ -32,8 +32,10 @@ SUMMARY += tuple(f"{name}{end}" for name in ("median", "share_beyond") for end i
 CLASS_COLUMN = "class"
 """The column of predicted classes; the page writes their names beside their numbers."""
 MOST_CLASSES = 12  # with rows of their own in the tables of the page
-NOTES: dict[str, str] = yaml.safe_load(files("attnfaith.reporting").joinpath("notes.yaml").read_text(encoding="utf-8"))
-"""What the page says below a table, by the name of the section or of the table."""
+DECLARED: dict[str, dict] = yaml.safe_load(
+    files("attnfaith.reporting").joinpath("sections.yaml").read_text(encoding="utf-8")
+)
+"""What sections and their tables read and say, by name."""
 
 
 # ---------- numbers
@@ -87,7 +89,7 @@ class Table:
     name: of its files. rows: of one cell, each {column: value}, without the columns that name the cell. headings: of the
     page, {column: heading, or heading and a function of the row that words it}; a number under "… [95 % interval]" has that
     of ci_low and ci_high, and other undefined numbers are a dash. heads: how many of them name a row. caption, note: on the
-    page, before what NOTES has; caption "" of a table in files only. across: of a table whose statistics stand one below
+    page, before that of DECLARED; caption "" of a table in files only. across: of a table whose statistics stand one below
     the other and whose cells side by side, the statistics that every cell has in words; those of a class are
     "<start>class_<number>", with the start in words.
     """
@@ -175,7 +177,7 @@ class Section:
     of further columns of one number per text that it reads.
     per_text: numbers per text, {name: [N] float64}, NaN undefined; without it the columns that `quantities` names.
     compared: patterns of the numbers that cells are compared by. quantities: how they are read, by name or pattern.
-    caption, note: of the rows of `summary` on the page, before what NOTES has; "" where tables of its own show them.
+    caption, note: of the rows of `summary` on the page, before that of DECLARED; "" where tables of its own show them.
     chart: of a cell; None where it has none. lead: names of the numbers that have a sentence on the page, or a function of
     the cell that gives them. words: a function of the cell that makes other sentences.
     """
@@ -285,8 +287,16 @@ class Section:
         return f"{start} {number} on average over {counted(row['n'])}{beyond}.{undefined}"
 
 
+def section(name: str, **code) -> Section:
+    """The section that DECLARED describes. code: the fields that are functions and tables."""
+    declared = {key: tuple(value) if isinstance(value, list) else value for key, value in DECLARED[name].items()}
+    quantities = {key: Quantity(**fields) for key, fields in declared.pop("quantities", {}).items()}
+    declared.pop("note", None)
+    return Section(name=name, **{"quantities": quantities, **declared, **code})
+
+
 def _note(part: "Table | Section") -> str:
-    return " ".join(filter(None, (part.note, NOTES.get(part.name))))
+    return " ".join(filter(None, (part.note, DECLARED.get(part.name, {}).get("note"))))
 
 
 def interval_in_words(row: Row) -> str:

@@ -4,7 +4,6 @@ numbers that a record holds for each text.
 
 import functools
 import importlib
-import math
 import pkgutil
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.spec import WHOLE, Quantity, Section, summary
+from attnfaith.reporting.spec import WHOLE, Section, section, summary
 
 
 def _scalar_columns(cell: Cell) -> dict[str, np.ndarray]:
@@ -27,20 +26,7 @@ def _scalar_columns(cell: Cell) -> dict[str, np.ndarray]:
     return {name: cell.column(name) for name in names if not any(section.reads(name) for section in others)}
 
 
-COLUMNS = Section(
-    name="columns",
-    place=48,
-    per_text=_scalar_columns,
-    compared=("conicity_*", "marker_attention", "value_norm_share", "map_adversary_jsd", "map_adversary_change"),
-    quantities={
-        "marker_attention": Quantity("share of attention on markers such as [CLS] and [SEP]", above=0.5),
-        "value_norm_share": Quantity("share of impermissible tokens in the length of the vectors"),
-        "map_adversary_jsd": Quantity("JSD of other maps that keep the prediction (nats)", above=round(math.log(2) / 2, 3)),
-        "map_adversary_change": Quantity("change of the prediction under those maps (TVD)"),
-    },
-    caption="Other numbers",
-    lead=("marker_attention",),
-)
+COLUMNS = section("columns", per_text=_scalar_columns)
 
 
 @functools.cache

@@ -16,12 +16,11 @@ import numpy as np
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.charts import text_chart
-from attnfaith.reporting.spec import Quantity, Section
+from attnfaith.reporting.spec import section
 
 
 EXACT, SEARCH = "adversary_exact_jsd", "adversary_search_attention"
 SELECTION_EPSILONS = (0.01, 0.05)
-HIGH = 0.6  # nats
 
 
 class Way(NamedTuple):
@@ -97,16 +96,9 @@ def strictest(cell: Cell) -> list[Way]:
     return [way for way in reversed(ways(cell)) if way.epsilon == epsilon]
 
 
-SECTION = Section(
-    name="adversary",
-    place=60,
-    chapter="interventions",
-    needs=("probs", "attention"),
-    one_of=(EXACT, SEARCH),
+SECTION = section(
+    "adversary",
     per_text=per_text,
-    compared=("adversary_*[0-9]",),
-    quantities={"adversary_*[0-9]": Quantity("JSD (nats), {}", above=HIGH)},
-    caption="Adversarial attention",
     chart=lambda cell: text_chart(
         name="adversary_jsd",
         title="How far attention can go and keep the prediction",

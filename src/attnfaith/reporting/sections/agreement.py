@@ -15,7 +15,7 @@ from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
 from attnfaith.reporting.cells import Cell, main_measures, measure_label, pair_name, per_cell
 from attnfaith.reporting.charts import TAUS, Chart, text_chart
 from attnfaith.reporting.sections import saliency
-from attnfaith.reporting.spec import Quantity, Row, Section, Table, cells_of
+from attnfaith.reporting.spec import Quantity, Row, Table, cells_of, section
 from attnfaith.stats import t_interval
 
 
@@ -131,10 +131,8 @@ def measures_chart(cells: Sequence[Cell]) -> Chart | None:
     return replace(chart, why=f"{chart.why} {why}".strip())
 
 
-SECTION = Section(
-    name="agreement",
-    place=10,
-    needs=("attention", "probs"),
+SECTION = section(
+    "agreement",
     per_text=per_text,
     quantities={"tau *": Quantity(interval=t_interval)},
     tables=(TABLE,),

@@ -20,7 +20,7 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignment_scores, quotients
 from attnfaith.metrics.extraction import RULES, SHARE_RULES, Rule, count_links, diagonal, extract_links, halves
 from attnfaith.reporting.cells import Cell, measure_label, per_cell
-from attnfaith.reporting.spec import Row, Section, Table, interval_in_words
+from attnfaith.reporting.spec import Row, Table, interval_in_words, section
 from attnfaith.stats import ratio_intervals
 from attnfaith.support.errors import counted
 
@@ -278,11 +278,4 @@ def _rate(row: Row) -> str:
     return "undefined" if np.isnan(rate) else f"{rate:.3f}{interval_in_words(row)}"
 
 
-SECTION = Section(
-    name="alignment",
-    place=4,
-    needs=("target_tokens", "gold_links"),
-    per_text=per_text,
-    tables=(WHOLE, BY_LAYER, READINGS),
-    words=_sentences,
-)
+SECTION = section("alignment", per_text=per_text, tables=(WHOLE, BY_LAYER, READINGS), words=_sentences)

@@ -5,7 +5,7 @@ import numpy as np
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
 from attnfaith.reporting.cells import Cell, measure_label, per_cell
 from attnfaith.reporting.charts import text_chart
-from attnfaith.reporting.spec import Section
+from attnfaith.reporting.spec import section
 
 
 @per_cell
@@ -25,13 +25,9 @@ def dispersion(cell: Cell) -> dict[str, np.ndarray]:
     return values
 
 
-DISPERSION = Section(
-    name="dispersion",
-    place=40,
-    needs=("attention",),
+DISPERSION = section(
+    "dispersion",
     per_text=dispersion,
-    compared=(),
-    caption="Dispersion of attention and importance",
     chart=lambda cell: text_chart(
         name="dispersion_by_scores",
         title="How evenly attention and importance are spread",
@@ -65,11 +61,4 @@ def group_mass(cell: Cell) -> dict[str, np.ndarray]:
     }
 
 
-GROUP_MASS = Section(
-    name="group_mass",
-    place=47,
-    needs=("group_mass_names", "group_mass", "group_mass_tokens", "attention"),
-    per_text=group_mass,
-    compared=("group_mass_*",),
-    caption="Attention on groups of tokens",
-)
+GROUP_MASS = section("group_mass", per_text=group_mass)

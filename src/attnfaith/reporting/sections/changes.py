@@ -14,7 +14,7 @@ from attnfaith.metrics.attention_faithfulness.divergences import (
 )
 from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.charts import Chart, binned, text_chart
-from attnfaith.reporting.spec import Quantity, Section
+from attnfaith.reporting.spec import DECLARED, Quantity, Section, section
 
 
 # ---------- weights permuted, moved or made equal
@@ -45,32 +45,28 @@ def by_largest_weight(cell: Cell) -> Chart:
     )
 
 
-def _changed(name: str, place: int, column: str, caption: str, **fields) -> Section:
-    """A section on the predictions in a column, under other attention."""
-    return Section(
-        name=name,
-        place=place,
+def _changed(name: str, **fields) -> Section:
+    """A section on the predictions in its first column, under other attention or of another text."""
+    names = (f"{name}_tvd", f"{name}_flips")
+    quantities = (Quantity("change of the prediction (TVD)", below=0.05), Quantity("share of changed decisions"))
+    return section(
+        name,
         chapter="interventions",
-        needs=(column, "probs", "attention"),
-        per_text=lambda cell: dict(zip((f"{name}_tvd", f"{name}_flips"), changes(cell, column), strict=True)),
-        quantities={
-            f"{name}_tvd": Quantity("change of the prediction (TVD)", below=0.05),
-            f"{name}_flips": Quantity("share of changed decisions"),
-        },
-        caption=caption,
+        per_text=lambda cell: dict(zip(names, changes(cell, DECLARED[name]["needs"][0]), strict=True)),
+        quantities=dict(zip(names, quantities, strict=True)),
         note="Per text, the total variation distance between the prediction and the changed one: 0 no change, 1 another "
         "decision with certainty; of several draws the median. Undefined: texts of fewer than two tokens.",
-        lead=(f"{name}_tvd", f"{name}_flips"),
+        lead=names,
         **fields,
     )
 
 
-PERMUTATION = _changed("permutation", 50, "permuted_probs", "Permuted attention", chart=by_largest_weight)
-MAP_PERMUTATION = _changed("map_permutation", 51, "map_permuted_probs", "Permuted attention maps")
-MAP_UNIFORM = _changed("map_uniform", 52, "map_uniform_probs", "Uniform attention maps")
-RANDOM_SUPPORT = _changed("random_support", 53, "random_support_probs", "Weights at random places")
-PERMISSIBLE_ONLY = _changed("permissible_only", 49, "permissible_only_probs", "Without the impermissible tokens")
-FROZEN_FLIP_SET = _changed("frozen_flip_set", 75, "frozen_flip_probs", "The fewest tokens that carry the decision")
+PERMUTATION = _changed("permutation", chart=by_largest_weight)
+MAP_PERMUTATION = _changed("map_permutation")
+MAP_UNIFORM = _changed("map_uniform")
+RANDOM_SUPPORT = _changed("random_support")
+PERMISSIBLE_ONLY = _changed("permissible_only")
+FROZEN_FLIP_SET = _changed("frozen_flip_set")
 
 
 # ---------- weights erased
@@ -157,19 +153,7 @@ def removed(cell: Cell) -> Chart:
     )
 
 
-ERASURE = Section(
-    name="erasure",
-    place=70,
-    chapter="interventions",
-    needs=("probs", "attention", "erasure_probs", "erasure_gradient", "erasure_order", "erasure_flip_size_attention"),
-    uses=("erasure_*", "minimal_flip_*"),
-    per_text=erasure,
-    compared=("erasure_delta_jsd_*", "erasure_flip_fraction_*", "erasure_flip_ratio_*", "minimal_flip_fraction"),
-    quantities={"erasure_delta_jsd_*": Quantity("JSD without i* − without r, i* by {}", below=0)},
-    caption="Erased attention weights",
-    chart=removed,
-    lead=("erasure_only_top_attention", "erasure_only_random_attention", "erasure_flip_fraction_attention"),
-)
+ERASURE = section("erasure", per_text=erasure, chart=removed)
 
 
 @per_cell
@@ -196,16 +180,7 @@ def map_erasure(cell: Cell) -> dict[str, np.ndarray]:
     return numbers
 
 
-MAP_ERASURE = Section(
-    name="map_erasure",
-    place=71,
-    chapter="interventions",
-    needs=("probs", "attention", "map_erasure_probs", "map_erasure_order", "map_erasure_flip_size_attention"),
-    uses=("map_erasure_*",),
-    per_text=map_erasure,
-    quantities={"map_erasure_tvd_*": Quantity("TVD without the first token by {}", below=0.05)},
-    caption="Tokens erased from attention maps",
-)
+MAP_ERASURE = section("map_erasure", per_text=map_erasure)
 
 
 # ---------- signs, and limits of AOPC
@@ -224,14 +199,7 @@ def sign_violations(cell: Cell) -> dict[str, np.ndarray]:
     return {f"{start}_{name}": column[:, place] for start, column in values.items() for place, name in enumerate(names)}
 
 
-SIGN_VIOLATIONS = Section(
-    name="sign_violations",
-    place=85,
-    needs=("sign_violations_measures", "sign_violations_signs", "sign_violations_effects"),
-    per_text=sign_violations,
-    compared=("sign_violated_by_attention",),
-    caption="Signs that are violated",
-)
+SIGN_VIOLATIONS = section("sign_violations", per_text=sign_violations)
 REMOVALS = ("", "weight_")
 ALIKE = 1e-9  # limits that are as close are of orders that make no difference
 
@@ -256,12 +224,4 @@ def aopc_limits(cell: Cell) -> dict[str, np.ndarray]:
     return numbers
 
 
-AOPC_LIMITS = Section(
-    name="aopc_limits",
-    place=81,
-    one_of=("aopc_limits_aopc", "weight_aopc_limits_aopc"),
-    uses=("aopc_limits_*", "weight_aopc_limits_*"),
-    per_text=aopc_limits,
-    compared=("naopc_*", "weight_naopc_*"),
-    caption="AOPC between its limits",
-)
+AOPC_LIMITS = section("aopc_limits", per_text=aopc_limits)

@@ -9,12 +9,11 @@ import numpy as np
 
 from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.charts import binned, text_chart
-from attnfaith.reporting.spec import Quantity, Section
+from attnfaith.reporting.spec import section
 
 
 BEGIN = "identifiability_"
 NUMBERS = ("tvd", "bound", "support", "top_attention", "top_low", "logit_change")
-DETERMINED = 1e-6  # TVD: attention is the only one, to what float32 keeps
 
 
 @per_cell
@@ -33,23 +32,13 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     return {BEGIN + name: numbers for name, numbers in values.items()}
 
 
-SECTION = Section(
-    name="identifiability",
-    place=65,
-    chapter="interventions",
-    needs=("probs", "attention", *(BEGIN + name for name in (*NUMBERS, "low", "high", "attention", "certainty"))),
+SECTION = section(
+    "identifiability",
     per_text=per_text,
-    compared=(*(BEGIN + name for name in (*NUMBERS, "weight", "low", "high", "width")),),
-    quantities={
-        f"{BEGIN}tvd": Quantity("TVD reached (determined: below)", below=DETERMINED),
-        f"{BEGIN}low": Quantity("the least it could be", below=DETERMINED),
-    },
-    caption="Identifiability of attention",
     chart=lambda cell: text_chart(
         name="identifiability_by_length",
         title="How far attention is from being determined",
         axis="TVD to the furthest attention that changes nothing, by length",
         values=binned(per_text(cell)[f"{BEGIN}tvd"], cell.lengths, (2, 5, 10, 20, 40, 80, 160), "tokens:"),
     ),
-    lead=tuple(f"{BEGIN}{name}" for name in ("tvd", "weight", "low", "high")),
 )

@@ -9,7 +9,7 @@ import pyarrow as pa
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import Cell, per_cell
-from attnfaith.reporting.spec import MOST_CLASSES, Quantity, Row, Section, Table, cells_of, statistic
+from attnfaith.reporting.spec import MOST_CLASSES, Row, Table, cells_of, section, statistic
 from attnfaith.stats import mean
 from attnfaith.support.errors import counted
 
@@ -99,11 +99,4 @@ def accuracy_in_words(cell: Cell) -> str:
     return f"accuracy {scores['accuracy']:.2f}{f' (F1 {f1})' if f1 else ''}{over}"
 
 
-SECTION = Section(
-    name="performance",
-    place=30,
-    needs=("probs", "label", "truncated", "attention"),
-    per_text=per_text,
-    quantities={"correct": Quantity("accuracy")},
-    tables=(TABLE,),
-)
+SECTION = section("performance", per_text=per_text, tables=(TABLE,))

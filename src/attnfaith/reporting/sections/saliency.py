@@ -27,7 +27,7 @@ from attnfaith.metrics.attention_faithfulness.plausibility import (
     random_precision,
 )
 from attnfaith.reporting.cells import Cell, measure_label, per_cell
-from attnfaith.reporting.spec import Row, Section, Table, cells_of, counts, main
+from attnfaith.reporting.spec import Row, Table, cells_of, counts, main, section
 from attnfaith.reporting.tables import format_number
 from attnfaith.stats import estimate, holm, mean, sign_flip_tests, with_interval
 
@@ -185,14 +185,7 @@ attention, to random scores, or to the rival, over the texts where both are defi
 one whether large or small is good, with its interval; <name>_p_holm: p of `sign_flip_tests`, corrected by Holm over the
 measures of that cell and test. rival: which measure that is.
 """
-SECTION = Section(
-    name="saliency",
-    place=80,
-    needs=(*NEEDS, "attention"),
-    uses=("rationale_erasure_*_prob", "soft_erasure_*_prob"),
-    per_text=per_text,
-    tables=(TESTS_TABLE,),
-)
+SECTION = section("saliency", needs=(*NEEDS, "attention"), per_text=per_text, tables=(TESTS_TABLE,))
 
 
 # ---------- against marked evidence
@@ -225,7 +218,7 @@ EVIDENCE = Table(
     },
     caption="Plausibility",
 )
-PLAUSIBILITY = Section(name="plausibility", place=20, needs=("rationale", "attention"), tables=(EVIDENCE,))
+PLAUSIBILITY = section("plausibility", tables=(EVIDENCE,))
 
 
 def plausibility_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:

@@ -12,7 +12,7 @@ import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision, span_iou, spans, token_f1
 from attnfaith.reporting.cells import Cell, per_cell
-from attnfaith.reporting.spec import Section
+from attnfaith.reporting.spec import section
 
 
 @per_cell
@@ -53,15 +53,7 @@ def selection(cell: Cell) -> dict[str, np.ndarray]:
     return numbers
 
 
-SELECTION = Section(
-    name="selection",
-    place=35,
-    needs=("selected", "selection"),
-    per_text=selection,
-    compared=("[!s]*", "share_selected", "spans_selected", "selection_[!f]*", "selection_f1"),
-    caption="What the model selects and reads",
-    lead=("share_selected", "selection_correct", "complement_correct"),
-)
+SELECTION = section("selection", per_text=selection)
 
 
 # ---------- selections of one size
@@ -98,20 +90,13 @@ def _budget(cell: Cell, place: int) -> dict[str, np.ndarray]:
     return numbers
 
 
-SELECTION_BUDGETS = Section(
-    name="selection_budgets",
-    place=36,
-    needs=(
-        *("selection_measures", "selection_shares", "selection_chosen", "selection_kept_probs", "selection_removed_probs"),
-        *("probs", "label"),
-    ),
+SELECTION_BUDGETS = section(
+    "selection_budgets",
     per_text=lambda cell: {  # such as "sufficiency 10% attention"
         f"{name} {size} {scores}": column
         for (size, scores), values in budgets(cell).items()
         for name, column in values.items()
     },
-    compared=(),
-    caption="Selections of one size",
 )
 
 
@@ -224,15 +209,11 @@ def places(cell: Cell) -> dict[str, Leakage]:
     return {LABEL: leakage(selected, cell.labels), PREDICTION: leakage(selected, cell.predicted)}
 
 
-LEAKAGE = Section(
-    name="leakage",
-    place=37,
-    needs=("selected", "label", "probs"),
+LEAKAGE = section(
+    "leakage",
     per_text=lambda cell: {  # whether the class of a text is predicted, such as "places_accuracy gold label"
         f"{number}_accuracy {label}": getattr(result, number)
         for label, result in places(cell).items()
         for number in ("places", "lengths", "majority")
     },
-    compared=(),
-    caption="What the places tell",
 )

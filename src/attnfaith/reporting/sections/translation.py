@@ -10,7 +10,7 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import SURE
 from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.sections.alignment import ROWS
-from attnfaith.reporting.spec import Quantity, Section
+from attnfaith.reporting.spec import section
 from attnfaith.stats import mean
 
 
@@ -46,28 +46,11 @@ def sentence_pairs(cell: Cell) -> dict[str, np.ndarray]:
     return {name: numbers for name, numbers in values.items() if len(numbers)}
 
 
-SENTENCE_PAIRS = Section(
-    name="sentence_pairs",
-    place=3,
-    needs=("target_tokens", "target_probs", "truncated"),
-    per_text=sentence_pairs,
-    compared=("target_probability",),
-    quantities={"target_probability": Quantity("probability of a target word"), "truncated": Quantity("cut")},
-    caption="Sentence pairs",
-)
-ALIGNMENT_MARKERS = Section(
-    name="alignment_markers",
-    place=7,
-    needs=("target_tokens", "alignment_marker_mass"),
+SENTENCE_PAIRS = section("sentence_pairs", per_text=sentence_pairs)
+ALIGNMENT_MARKERS = section(
+    "alignment_markers",
     # [N] in 0..1, means over heads and target words
     per_text=lambda cell: _by_layer("marker_mass", [row.mean(axis=(1, 3)) for row in cell.rows("alignment_marker_mass")]),
-    compared=("marker_mass",),
-    quantities={
-        "marker_mass": Quantity("share on markers", above=0.5),
-        "marker_mass *": Quantity("share on markers, {} row", above=0.5),
-    },
-    caption="Attention to markers",
-    lead=("marker_mass",),
 )
 
 
@@ -113,17 +96,7 @@ def cross_interventions(cell: Cell) -> dict[str, np.ndarray]:
     return numbers
 
 
-CROSS_INTERVENTIONS = Section(
-    name="cross_interventions",
-    place=8,
-    chapter="interventions",
-    needs=("target_tokens", "target_probs"),
-    one_of=tuple(probs for probs, _ in WAYS.values()),
-    per_text=cross_interventions,
-    compared=("*_probability_drop", "*_tvd"),
-    caption="Changed cross-attention",
-    lead=tuple(f"cross_{way}_probability_drop" for way in WAYS),
-)
+CROSS_INTERVENTIONS = section("cross_interventions", per_text=cross_interventions)
 
 
 # ---------- identifiability
@@ -151,14 +124,4 @@ def cross_identifiability(cell: Cell) -> dict[str, np.ndarray]:
     return {key: values for name in pairs for key, values in _by_layer(IDENTIFIABILITY + name, pairs[name]).items()}
 
 
-CROSS_IDENTIFIABILITY = Section(
-    name="cross_identifiability",
-    place=9,
-    chapter="interventions",
-    needs=("target_tokens", *(IDENTIFIABILITY + name for name in ("low", "high"))),
-    per_text=cross_identifiability,
-    compared=(f"{IDENTIFIABILITY}width",),
-    quantities={f"{IDENTIFIABILITY}width*": Quantity("width of a weight’s interval {}", below=DETERMINED)},
-    caption="Identifiability of cross-attention",
-    lead=(f"{IDENTIFIABILITY}width",),
-)
+CROSS_IDENTIFIABILITY = section("cross_identifiability", per_text=cross_identifiability)
