@@ -3,10 +3,6 @@
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import datasets
@@ -14,8 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from attnfaith import cli, recipes, record, runs
-from attnfaith.record import lookup
+from attnfaith import cli, recipes, record
 from tests.records import draw
 from tests.tiny_recipes import tiny_tree
 
@@ -82,25 +77,6 @@ def test_train_measure_report(folder, capfd, fails):
     fails("report", "run/model", message=r"run/model holds no record.parquet")
 
 
-@pytest.mark.gate
-def test_an_interrupted_training_goes_on_to_the_same_weights(folder, repository):
-    words = ["--config", "tiny.yaml", "--num_train_epochs", "30", "--report.page=false"]
-    command = [sys.executable, str(repository / "recipes" / "train.py"), *words]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while not list(folder.glob("run/checkpoints/checkpoint-*/trainer_state.json")):
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in error, error
-    assert not Path("run/model").exists() and runs.read_state("run")["status"] == "started"
-    assert cli.main(["train", *words, "--resume_from_checkpoint"]) == 0 and runs.read_state("run")["epochs"] == 30
-    assert cli.main(["train", *words, "--output_dir", "whole"]) == 0
-    resumed, whole = (Path(name, "model", "model.safetensors").read_bytes() for name in ("run", "whole"))
-    assert resumed == whole
-
-
 # ------------------------------------------------------------------------------------------------ many runs
 
 
@@ -111,13 +87,6 @@ def many(folder):
     for name, fields in kinds.items():
         os.makedirs(name)
         record.save(draw(24, **fields), f"{name}/record.parquet")
-
-
-def test_a_run_a_record_and_a_folder_of_runs(many):
-    (run,), (path,) = lookup.find_records("soft/seed_1"), lookup.find_records("soft/seed_1/record.parquet")
-    assert run.paths == path.paths and str(run.folder) == "soft/seed_1" and path.folder is None
-    found = lookup.find_records("soft", "soft/seed_1")
-    assert [source.name for source in found] == [f"soft/seed_{seed}" for seed in (1, 2, 10)]
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from attnfaith import __version__, cli
-from attnfaith.cli import listing, setup
+from attnfaith.cli import listing
 from attnfaith.data.registry import DATASETS, PAIRS
 from attnfaith.measurement.registry import names as all_measures
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
 from attnfaith.recipes.options import KEYS
-from attnfaith.recipes.recipe import SECTIONS
+from attnfaith.recipes.schema import SECTIONS
 
 
 def output_of(capsys, *words):
@@ -104,7 +104,7 @@ def test_lists_have_a_line_for_each_name(kind, capsys):
         assert "planted_evidence/study.yaml" not in names
 
 
-@pytest.mark.parametrize("shell", setup.SHELLS)
+@pytest.mark.parametrize("shell", listing.SHELLS)
 def test_completion(shell, tmp_path, capsys):
     """The script of each shell; in a real bash it completes commands, options, and names that it asks the command for."""
     script = output_of(capsys, "completion", shell)

@@ -17,7 +17,7 @@ def quickstart(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quickstart")
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
-        patched.setattr("attnfaith.runs.execute.report", lambda *arguments: None)
+        patched.setattr("attnfaith.runs.execute.write_report", lambda *arguments, **options: None)
         assert cli.main(["train", *SMALL]) == 0
     return folder
 

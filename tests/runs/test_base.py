@@ -112,25 +112,6 @@ def test_a_guided_model_reads_under_the_attention_of_its_base(family):
             np.testing.assert_allclose(probs, logits.softmax(-1)[0], atol=1e-6)
 
 
-def test_an_adversary_starts_with_the_weights_and_batches_of_its_base(against, monkeypatch):
-    base, make = against
-    starts, make_trainer = {}, runs.train.make_trainer
-
-    def spy(recipe, model, *args):
-        trainer = make_trainer(recipe, model, *args)
-        collator, own = trainer.data_collator, starts.setdefault(recipe.objective.kind, [])
-        own.append({name: value.clone() for name, value in model.state_dict().items()})
-        trainer.data_collator = lambda rows: own.append([row["input_ids"] for row in rows]) or collator(rows)
-        return trainer
-
-    monkeypatch.setattr(runs.train, "make_trainer", spy)
-    runs.run(make())
-    runs.run(variant(recipes.load(base / "recipe.yaml"), f"--output_dir={base.parent / 'again'}"))
-    (first, *batches), (expected, *expected_batches) = starts["adversarial"], starts["classification"]
-    assert all(torch.equal(first[name], expected[name]) for name in expected)
-    assert len(batches) > 4 and batches == expected_batches
-
-
 def test_a_frozen_adversary_keeps_everything_but_its_alignment(against):
     base, make = against
     runs.run(make("adversary", "--objective.frozen", "--weight=1.0"))
@@ -179,24 +160,3 @@ def test_a_base_that_was_trained_anew(against):
     runs.run(variant(recipes.load(base / "recipe.yaml"), f"--output_dir={base}"), resume=True)
     with pytest.raises(RunError, match="was trained anew since the run in .*: run that with --overwrite_output_dir"):
         runs.run(variant(recipe, "--limit=5"), resume=True)
-
-
-def test_a_hierarchical_base(tiny_recipe, tmp_path):
-    base = str(tmp_path / "base")
-    common = {
-        "model__hierarchy": "sentence",
-        "data__max_sentence_length": 6,
-        "data__arguments": {"length": [10, 30], "sizes": {"train": 64, "validation": 24, "test": 24}},
-        "report__page": False,
-    }
-    own = {"measure__producers": ["gradient"], "output_dir": base}
-    guided = {
-        "measure__producers": [],
-        "objective": {"kind": "guided", "base": base},
-        "output_dir": str(tmp_path / "guided"),
-    }
-    runs.run(tiny_recipe(**common, **own))
-    runs.run(tiny_recipe(**common, **guided))
-    by_sentence, by_guide = (record.load(tmp_path / name / "record.parquet") for name in ("base", "guided"))
-    for attention, expected in zip(record.rows(by_guide, "attention"), record.rows(by_sentence, "attention"), strict=True):
-        np.testing.assert_array_equal(attention, expected)

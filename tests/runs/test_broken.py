@@ -71,14 +71,6 @@ def test_a_broken_file_is_one_line(run, name, kind, capfd):
         assert not (run.parent / "new.parquet").exists()
 
 
-@pytest.mark.parametrize("name", ["model/tokenizer.json", "model/model.safetensors", "model/config.json"])
-def test_a_file_that_is_gone(run, name, capfd):
-    (run / name).unlink()
-    assert (
-        cli.main(COMMANDS["measure"].split()) == 2 and f"error: run/model lacks {Path(name).name}" in capfd.readouterr().err
-    )
-
-
 FULL = """
 import resource, sys, tempfile
 from attnfaith import cli
@@ -88,7 +80,7 @@ sys.exit(cli.main(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize("size", [0, 5000])
+@pytest.mark.parametrize("size", [5000])
 @pytest.mark.parametrize("command", ["report run", "measure run --producers gradient --overwrite"])
 def test_a_full_disk_is_one_line_and_the_command_repeated_ends_well(run, command, size):
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}

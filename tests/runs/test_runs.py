@@ -148,7 +148,7 @@ def test_word_vectors_of_the_data_root_and_pairs_of_texts(tiny_recipe, tmp_path,
         ("runs.train._keep", "started"),
         ("runs.train.sync_folder", "started"),
         ("measurement.engine._read_texts", "trained"),
-        ("runs.execute.report", "measured"),
+        ("runs.execute.write_report", "measured"),
     ],
 )
 def test_a_killed_run_goes_on_to_the_same_files(finished, tmp_path, monkeypatch, step, status):

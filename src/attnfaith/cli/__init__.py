@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 
 from attnfaith import __version__
-from attnfaith.cli import hub, listing, records, run, setup, study  # noqa: F401  they register their commands
+from attnfaith.cli import hub, listing, records, run, study  # noqa: F401  they register their commands
 from attnfaith.cli.command import COMMANDS
 from attnfaith.support.errors import AttnfaithError, closest, excerpt
 from attnfaith.support.escaping import printable

@@ -1,5 +1,6 @@
-"""List measures, encoders, projections, data sets, recipes and studies, a line each."""
+"""Lists of measures, parts, data sets, recipes and studies; completion in a shell; the installation of the metric."""
 
+import argparse
 import ast
 import json
 import re
@@ -9,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from attnfaith.cli.command import argument, command, flag
+from attnfaith.cli.command import COMMANDS, argument, command, flag
 from attnfaith.support.errors import AttnfaithError
 
 
@@ -118,6 +119,59 @@ def _sentence(text: str) -> str:
     """The first sentence of a text, in one line."""
     text = " ".join(text.split())
     return re.split(r"(?<=[a-z0-9)\"'])\. (?=[A-Z])", text, maxsplit=1)[0].rstrip(".")
+
+
+SHELLS = ("bash", "zsh", "fish")
+LISTS = {
+    "config": "recipes",
+    "producers": "measures",
+    "add": "measures",
+    "measures": "measures",
+    "encoder": "encoders",
+    "alignment": "alignments",
+    "projection": "projections",
+    "data.name": "datasets",
+}
+"""Options, or keys of a recipe by their last word, and the list of their values."""
+FOLDERS, FILES = ("run", "source", "output_dir", "base"), ("study", "output", "cards", "vectors")
+
+
+@command(
+    argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS)),
+    examples=(
+        "completion bash > ~/.local/share/bash-completion/completions/attnfaith",
+        "completion zsh > ~/.zfunc/_attnfaith       # a folder of fpath",
+        "completion fish > ~/.config/fish/completions/attnfaith.fish",
+    ),
+)
+def completion(args):
+    """A script that completes commands, options and names in bash, zsh or fish."""
+    import shtab
+
+    whole = argparse.ArgumentParser(prog="attnfaith", description="Does attention explain what a model does?")
+    whole.add_argument("--version", action="store_true", help="which version this is")
+    subparsers = whole.add_subparsers(dest="command", parser_class=argparse.ArgumentParser)
+    for name, entry in COMMANDS.items():
+        parser = entry.parser()
+        for action in parser._actions:
+            last = action.dest.rpartition(".")[2]
+            kind = LISTS.get(action.dest, LISTS.get(last))
+            if kind:
+                action.complete = shtab.cmd(f"attnfaith list {kind} --names")
+            elif last in FOLDERS:
+                action.complete = shtab.DIRECTORY
+            elif last in FILES:
+                action.complete = shtab.FILE
+        subparsers.add_parser(name, help=entry.summary, parents=[parser], add_help=False)
+    print(shtab.complete(whole, shell=args.shell))
+
+
+@command(name="install-metric")
+def install_metric(_args):
+    """Make `evaluate.load("attention_faithfulness")` work without importing attnfaith."""
+    from attnfaith.metrics import registration
+
+    print(f"installed: {registration.install_metric()}")
 
 
 if __name__ == "__main__":  # after a change of a measure: python -m attnfaith.cli.listing

@@ -49,29 +49,26 @@ def _tables(sources, args) -> list:
 
 @command(
     argument("run", metavar="RUN", help="run, record or Hub id"),
-    argument("text", nargs="*", metavar="TEXT", help="numbers from 0, or instance ids (default: one of the middle)"),
+    argument(
+        "text",
+        nargs="*",
+        metavar="TEXT",
+        help="numbers from 0, or instance ids (default: one of the middle)",
+    ),
     argument("--measures", nargs="+", default=None, metavar="NAME", help="(default: all of inputs)"),
     examples=("show runs/quickstart", "show OWNER/NAME sst/test/17 --measures gradient lime"),
 )
 def show(args):
     """One text in the terminal: its tokens with the scores of every measure; or a pair of sentences with its gold links."""
     from attnfaith.record.lookup import find_record
-    from attnfaith.reporting.cells import one_cell
 
-    cell = one_cell(find_record(args.run).load())
+    find_record(args.run)
+    from attnfaith.api.records import load
     from attnfaith.reporting.heatmap import middle_text
-    from attnfaith.reporting.notebook import ShownText, row_of
-    from attnfaith.reporting.pairs import extreme_pairs
-    from attnfaith.reporting.view import PairView
 
-    rows = [row_of(cell, word) for word in args.text]
-    if cell.of_sequences and args.measures:
-        raise AttnfaithError("--measures is of texts; the page of a pair has all measures: attnfaith view RUN PAIR")
-    if cell.of_sequences:
-        shown = [PairView.of(cell.table, row) for row in rows or extreme_pairs(cell, 1)[0][1]]
-    else:
-        shown = [ShownText(cell, row, args.measures) for row in rows or [middle_text(cell)[0]]]
-    print("\n\n".join(map(str, shown)))
+    record = load(args.run)
+    texts = args.text or [0 if record.of_sequences else middle_text(record.cells[0])[0]]
+    print("\n\n".join(str(record.show(text, args.measures)) for text in texts))
 
 
 @command(
@@ -131,13 +128,13 @@ def compare(args):
     """
     from attnfaith.record.lookup import find_records
 
-    sources = find_records(*args.run)
-    from attnfaith.reporting.compare import compare, comparison_page
+    find_records(*args.run)
+    from attnfaith.api.records import compare
+    from attnfaith.reporting.compare import comparison_page
     from attnfaith.support.escaping import csv_frame
     from attnfaith.support.files import write_atomically
 
-    names = [source.name for source in sources]
-    comparison = compare([source.load() for source in sources], names, mix_versions=args.mix_versions)
+    comparison = compare(*args.run, mix_versions=args.mix_versions)
     print(comparison)
     if args.output:
         print(f"\nnumbers: {write_atomically(args.output, csv_frame(comparison.frame))}")

@@ -1,14 +1,24 @@
 """Recipes: one YAML a run, read into frozen dataclasses. Unknown keys and wrong values raise before any work is done.
 
-`schema`: the sections. `recipe`: the whole, and which keys go together. `files`: recipes found, read and written.
+`schema`: the keys, and which of them go together. `files`: recipes found, read and written.
 `options`: the keys on a command line. `config`: the configuration of the model.
 """
 
 from attnfaith.recipes.config import check_data, check_model, model_config, sequence_config
 from attnfaith.recipes.files import build, differences, dump, find, folder, load, named, parse, read_text, read_value
 from attnfaith.recipes.options import parse_overrides
-from attnfaith.recipes.recipe import Recipe
-from attnfaith.recipes.schema import Data, Measure, Model, Penalties, RecipeError, Report, Training, make_section, section
+from attnfaith.recipes.schema import (
+    Data,
+    Measure,
+    Model,
+    Penalties,
+    Recipe,
+    RecipeError,
+    Report,
+    Training,
+    make_section,
+    section,
+)
 
 
 __all__ = (

@@ -5,8 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from attnfaith.data.registry import entry_of, pairs_entry
-from attnfaith.recipes.recipe import MODEL_KEYS, PROJECTION, Recipe
-from attnfaith.recipes.schema import RecipeError
+from attnfaith.recipes.schema import MODEL_KEYS, PROJECTION, Recipe, RecipeError
 from attnfaith.support.errors import excerpt
 
 

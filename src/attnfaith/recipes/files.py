@@ -14,8 +14,7 @@ from typing import Any
 import yaml
 
 from attnfaith.recipes.options import parse_overrides
-from attnfaith.recipes.recipe import Recipe
-from attnfaith.recipes.schema import RecipeError, make_section
+from attnfaith.recipes.schema import Recipe, RecipeError, make_section
 from attnfaith.support.errors import cut, excerpt
 
 
@@ -43,10 +42,8 @@ def folder() -> Path:
 
 
 def find(path: str | Path, kind: str = "recipe") -> Path:
-    """Return the file of a recipe, a study (kind: for the message) or anything else that ships with them.
-
-    A path that exists is taken as it is; any other is looked for in `folder()`, "recipes/meister_2021/sst.yaml" and
-    "meister_2021/sst.yaml" alike. Raises RecipeError with near names where it is in neither place.
+    """Return a path that exists, or the file of that name among those that come with the package, with "recipes/" or
+    without. kind: for the message. Raises RecipeError with near names where it is in neither place.
     """
     path = Path(path)
     if os.path.exists(path):
@@ -79,14 +76,11 @@ def read_value(text: str, source: str) -> Any:
 def load(
     path: str | Path | None = None, overrides: Sequence[str | tuple[str, Any]] = (), *, untrusted: bool = False
 ) -> Recipe:
-    """Read a recipe, apply command-line overrides and import its plugins.
-
-    Overrides are `--seed 3`, `--model.encoder cnn` or, where only one section has that key, `--encoder cnn`. Values are
-    YAML; a key of true or false without a value is true. Or overrides as they are read: (dotted key, value).
+    """Read a recipe, apply overrides and import its plugins.
 
     path: a file, or one of the recipes that come with the package ("meister_2021/sst.yaml"). None is the quickstart, or
-    where the overrides name a data set, every default on that: the quickstart's settings are for its own texts. untrusted:
-    the recipe comes from the Hub, so plugins are refused.
+    where the overrides name a data set, every default on that. overrides: words of a command line, as `parse_overrides`
+    takes them, or what it returns. untrusted: the recipe comes from the Hub, so plugins are refused.
 
     Raises RecipeError for a file that is missing or not YAML, an unknown key, a wrong type, a plugin that is not found.
     """

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 import yaml
 from pydantic import TypeAdapter
 
-from attnfaith.recipes.recipe import SECTIONS, Recipe
-from attnfaith.recipes.schema import RecipeError
+from attnfaith.recipes.schema import SECTIONS, Recipe, RecipeError
 from attnfaith.support.errors import AttnfaithError, closest, cut
 
 
@@ -23,10 +22,10 @@ class UsageError(AttnfaithError):
 
 
 class Parser(argparse.ArgumentParser):
-    """The arguments of one command; where names clash, its own come before the keys of a recipe.
+    """The arguments of one command, as `add_argument` takes them; where names clash, they come before the keys of a recipe.
 
-    arguments: of the command, as `add_argument` takes them. examples: command lines without "attnfaith". keys: sections of a
-    recipe whose keys the help lists, all with (""); the command takes every key then. None: no keys.
+    examples: command lines without "attnfaith". keys: sections of a recipe whose keys the help lists, all with (""); the
+    command takes every key then. None: no keys.
     """
 
     def __init__(self, command: str, description="", arguments=(), *, examples=(), keys=None, **options):
@@ -41,8 +40,7 @@ class Parser(argparse.ArgumentParser):
             self.add_argument(*names, **settings)
         if keys is None:
             return
-        synopsis = self.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")
-        self.usage = f"{synopsis} [--key value ...]"
+        self.usage = f"{self.format_usage().removeprefix('usage: ').rstrip()} [--key value ...]"
         self.set_defaults(overrides=())
         for part, kind in {"": Recipe, **SECTIONS}.items():
             listed = "" in keys or part in keys
@@ -53,7 +51,7 @@ class Parser(argparse.ArgumentParser):
     def _add_key(self, group, key: "Key", listed: bool) -> None:
         names = [f"--{name}" for name in (key.name, key.short) if name]
         action = group.add_argument(
-            *(name for name in names if name not in self._option_string_actions),
+            *(name for name in names if name not in self._option_string_actions),  # the command's own come first
             action=_Override,
             dest=key.name,
             default=argparse.SUPPRESS,
@@ -88,12 +86,12 @@ class Parser(argparse.ArgumentParser):
 
 
 class Key(NamedTuple):
-    """One key of a recipe. name: dotted. short: its last part, where no other key has it. kinds: of its values, in words."""
+    """One key of a recipe."""
 
-    name: str
-    short: str | None
+    name: str  # dotted
+    short: str | None  # its last part, where no other key has it
     section: str
-    kinds: set[str]
+    kinds: set[str]  # of its values, in words
     help: str
 
 
@@ -148,9 +146,10 @@ def _parser() -> Parser:
 
 
 def parse_overrides(words: Sequence[str]) -> list[tuple[str, Any]]:
-    """Return [(dotted key, value)] from `--key value` and `--key=value`; raise RecipeError for anything else.
+    """Return [(dotted key, value)] from `--seed 3`, `--model.encoder=cnn` or, where only one section has the key, `--encoder
+    cnn`. Raises RecipeError for anything else.
 
-    A key that holds a list takes bare names too: `--producers gradient leave_one_out`, `--producers gradient,leave_one_out`.
+    Values are YAML; a key of true or false without a value is true; a list takes bare names: `--producers gradient lime`.
     """
     try:
         return list(_parser().parse_args([str(word) for word in words]).overrides)

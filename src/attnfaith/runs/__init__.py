@@ -1,8 +1,7 @@
 """A recipe carried out in one folder.
 
 `folder`: the files of a run and the lock of its folder. `texts` and `models`: from a recipe to texts, tokenizer and model.
-`train` and `measure`: the two parts of the work. `base`: the run that another is trained against. `execute`: all of them in
-their order.
+`train` and `measure`: the two parts of the work. `execute`: all of them in their order.
 """
 
 from attnfaith.runs.execute import measure_run, run

@@ -19,9 +19,8 @@ from attnfaith.reporting.facts import translation_in_words
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.runs import train
-from attnfaith.runs.base import open_base
 from attnfaith.runs.folder import REPORT, SHARDS, RunError, check_free, held, note, prepare, read_state
-from attnfaith.runs.measure import measure
+from attnfaith.runs.measure import measure, open_base
 from attnfaith.runs.texts import Texts
 from attnfaith.support.errors import excerpt
 from attnfaith.support.escaping import printable
@@ -31,13 +30,11 @@ from attnfaith.support.files import MODEL, RECIPE, RECORD
 def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Path:
     """Train, measure and report; return the path of the report's page, or of the record where the recipe wants no page.
 
-    overwrite: delete the run that lies in the output folder. resume: go on with it, from its last checkpoint and its
-    measured shards; the recipe must be the same but for `measure` and `report`: with another `measure` section the trained
-    model is kept and measured anew. Without either, a folder that is not empty is refused.
+    overwrite: delete the run that lies in the output folder. resume: go on with it; a recipe with another `measure` section
+    keeps the trained model, which is measured anew. Without either, a folder that is not empty is refused.
 
     Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost, FileError where another process
-    works in the folder, and DivergedError where loss or weights stop being numbers: then no model is kept, nor any
-    checkpoint.
+    works in the folder, and DivergedError where loss or weights stop being numbers: then no model is kept.
     """
     started = time.perf_counter()
     disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
@@ -76,14 +73,12 @@ def measure_run(
 ) -> Path:
     """Measure the model of a finished training, with the given recipe's `measure` section; return the record's path.
 
-    output None measures the run itself anew: its record is replaced once the new one is whole, its recipe says how it was
-    measured, and a report that lies there is written anew.
-    overwrite: replace a record of another measurement, or whatever lies at `output`. device: where the model is measured, as
-    `attnfaith.measure` takes it; None: on the accelerator, where there is one.
+    output: of the record; None measures the run itself anew, with its recipe and its report. overwrite: replace a record of
+    another measurement, or whatever lies at `output`. device: as `attnfaith.measure` takes it; None: the accelerator, where
+    there is one.
 
-    Raises ModelError for a device that is not there, RunError where no model is there, or something would be replaced that
-    only overwrite replaces, RecipeError where the recipe differs from the run's in more than `measure`, FileError where
-    another process works in the folder.
+    Raises ModelError for a device that is not there, RunError where no model is there or something would be replaced,
+    RecipeError where the recipe differs from the run's in more than `measure`, FileError as `run`.
     """
     started, folder = time.perf_counter(), Path(folder)
     device = None if device is None else device_of(device)
@@ -93,14 +88,10 @@ def measure_run(
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
     build(recipe.measure.producers, recipe.measure.options, recipe.reads)
     changed = recipes.differences(recipe, recipes.load(folder / RECIPE))
-    changed = [key for key in changed if not key.startswith("measure.")]
-    if changed:
-        raise RecipeError(
-            f"the model was trained with another {', '.join(changed)}: a measurement may change measure.* only"
-        )
+    if other := [key for key in changed if not key.startswith("measure.")]:
+        raise RecipeError(f"the model was trained with another {', '.join(other)}: a measurement may change measure.* only")
     base = open_base(recipe)
     state = PartialState(cpu=not torch.cuda.is_available())
-
     other = _other_measurement(path, recipe) if own and path.is_file() else ""
     if not overwrite and path.is_file() and (other or not own):
         what = f" with another {other}" if other else ""
@@ -118,11 +109,6 @@ def measure_run(
     return path
 
 
-def report(path: Path, output: Path, recipe: Recipe) -> None:
-    """Write tables, figures and page of a record."""
-    write_report(record.load(path), output, title=recipe.report.title, n_examples=recipe.report.examples)
-
-
 def _other_measurement(path: Path, recipe: Recipe) -> str:
     """The keys in which the record at `path` and the recipe differ as measurements; "" where they agree."""
     try:
@@ -137,7 +123,8 @@ def _finish(recipe: Recipe, folder: Path, state: PartialState, started: float, *
     """Draw the page of the run's record, if there is to be one, and note that the run is complete."""
     if state.is_main_process:
         if page:
-            report(folder / RECORD, folder / REPORT, recipe)
+            table, section = record.load(folder / RECORD), recipe.report
+            write_report(table, folder / REPORT, title=section.title, n_examples=section.examples)
         note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
         _print_results(folder / RECORD, folder, recipe)
     state.wait_for_everyone()

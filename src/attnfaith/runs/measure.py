@@ -1,28 +1,86 @@
-"""The measurement of a trained run: its record and its translations."""
+"""The measurement of a trained run: its record and its translations; and the run that it was trained against."""
 
 import dataclasses
 import os
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from accelerate import PartialState
 from datasets import Dataset
 
 from attnfaith import recipes, record
-from attnfaith.data.fingerprint import digest_data, fingerprint
+from attnfaith.data.fingerprint import digest_data, digest_model, fingerprint
 from attnfaith.data.pair_encoding import encode_pairs
 from attnfaith.data.sources import draw
 from attnfaith.measurement import engine
 from attnfaith.measurement.registry import build
 from attnfaith.recipes import Recipe
 from attnfaith.record import training_fields
-from attnfaith.runs.base import Base
-from attnfaith.runs.folder import TRANSLATIONS, note, origin, read_state
+from attnfaith.runs.folder import TRANSLATIONS, RunError, note, origin, read_state
 from attnfaith.runs.models import load_model, measurable
 from attnfaith.runs.texts import Texts
 from attnfaith.subjects import subject_of
-from attnfaith.support.files import RECORD, write_atomically
+from attnfaith.support.files import MODEL, RECIPE, RECORD, STATE, write_atomically
 from attnfaith.training.translation import translation_scores, translations
+
+
+KINDS = {"guided": ("classification", "adversarial"), "adversarial": ("classification",)}  # objectives a base may have
+WEIGHTS = "weights (SHA-256)"
+
+
+class Base:
+    """A trained run that another is trained against, read once."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    @cached_property
+    def model(self):
+        return load_model(self.folder)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Its facts in the state of a run that is trained against it."""
+        return {"folder": str(self.folder), WEIGHTS: digest_model(self.model)}
+
+    def outputs(self, rows: Dataset) -> pa.Table:
+        """Return its probs [C] and attention [T], one row per instance of an encoded data set, in its order."""
+        cell = record.Identity("", "", "", record.UNKNOWN_SEED)
+        return engine.measure(self.model, rows, cell, [], None, progress=False)
+
+    def check_unchanged(self, folder: Path) -> None:
+        """Raise RunError where this is no longer the base that the run in `folder` was trained against."""
+        if (read_state(folder).get("base") or {}).get(WEIGHTS) != self.facts[WEIGHTS]:
+            raise RunError(f"{self.folder} was trained anew since the run in {folder}: run that with --overwrite_output_dir")
+
+
+def open_base(recipe: Recipe) -> Base | None:
+    """Return the run that a recipe is trained against, or None. Raises RunError where it is none that can serve."""
+    objective = recipe.objective
+    if not objective.needs_base:
+        return None
+    folder, kinds = Path(objective.base), KINDS[objective.kind]
+    missing = [name for name in (RECIPE, STATE, MODEL) if not (folder / name).exists()]
+    if folder.resolve() == Path(recipe.output_dir).resolve():
+        reason = "is this run's own output_dir; name the run it is trained against"
+    elif missing:
+        reason = f"is no trained run ({', '.join(missing)} missing there): train it first"
+    else:
+        base = recipes.load(folder / RECIPE)
+        changed = [key for key in recipes.differences(recipe, base) if key.startswith("model.")]
+        if base.kind != "classifier" or base.model.selector is not None:
+            reason = "is no model whose attention pools states: leave model.pretrained, .type and .selector out of it"
+        elif base.objective.kind not in kinds:
+            reason = f"has objective {base.objective.kind}; for {objective.kind!r} it must be {' or '.join(kinds)}"
+        elif "model.hierarchy" in changed:
+            reason = "attends to words and this model to sentences, or the other way round: give both one model.hierarchy"
+        elif objective.frozen and changed:
+            reason = f"is another model than objective.frozen starts from: {', '.join(changed)}"
+        else:
+            return Base(folder)
+    raise RunError(f"objective.base={folder} {reason}")
 
 
 def measure(
@@ -34,10 +92,7 @@ def measure(
     output: str | os.PathLike | None = None,
     device=None,
 ) -> Path:
-    """Measure the model of a run by the recipe's `measure` section; return the record's path. output: None is the run's own.
-
-    Shards of another measurement beside the run's own record are deleted: the folder is held, so nobody finishes them.
-    """
+    """Measure the model of a run; return the record's path. output: of the record, None is the run's own."""
     section, own, pairs = recipe.measure, output is None, recipe.kind == "translator"
     model, loaded = load_model(folder).to(device or state.device), texts.loaded
     if pairs and own:  # first: the record holds the scores
@@ -72,7 +127,7 @@ def measure(
         seed=section.seed,
         batch_tokens=section.batch_tokens,
         settings=settings,
-        discard=own,
+        discard=own,  # shards of another measurement: the folder is held, so nobody finishes them
         attention=attention,
     )
     if state.is_main_process and own:

@@ -32,7 +32,7 @@ from attnfaith.models import (
     SelfAttentionClassifierForSequenceClassification,
 )
 from attnfaith.recipes import Recipe, RecipeError, model_config, sequence_config
-from attnfaith.recipes.recipe import PROJECTION
+from attnfaith.recipes.schema import PROJECTION
 from attnfaith.subjects import SelfAttention, sequence_subject
 from attnfaith.subjects.base import position_limit
 from attnfaith.subjects.recurrent_translator import WithoutAttention

@@ -1,7 +1,6 @@
 """The training of a recipe, in the folder of its run: from its last whole checkpoint, if there is one, to its model."""
 
 import dataclasses
-import json
 import os
 import shutil
 import sys
@@ -19,12 +18,12 @@ from attnfaith import training
 from attnfaith.data.fingerprint import digest_data, fingerprint
 from attnfaith.measurement.engine import check
 from attnfaith.recipes import Recipe, RecipeError
-from attnfaith.runs.base import Base
 from attnfaith.runs.folder import CHECKPOINTS, RunError, note, origin
+from attnfaith.runs.measure import Base
 from attnfaith.runs.models import load_tokenizer, make_model, measurable, pretrained_facts
 from attnfaith.runs.texts import Texts
 from attnfaith.support.errors import AttnfaithError, FileError, excerpt
-from attnfaith.support.files import MODEL, read_object, sync_folder, write_atomically
+from attnfaith.support.files import MODEL, read_object, sync_folder
 from attnfaith.training.base import LOWER_IS_BETTER, BaseTrainer, check_selection
 
 
@@ -100,7 +99,7 @@ def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Tex
                 rows[split] = rows[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
     for line in texts.remarks(rows) if main else ():
         print(line)
-    measured = texts.measured if section.producers and not pairs else None
+    measured = texts.measured if section.producers and not pairs else None  # encoded before the seed is set
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, texts.loaded, texts.tokenizer)
     if section.producers or pairs:
@@ -194,14 +193,13 @@ def make_trainer(
 
 def penalties_of(recipe: Recipe) -> list[training.Penalty]:
     """Return the penalties whose weight is not 0."""
-    section = recipe.penalties
-    kinds = {
-        "impermissible_mass": (training.ImpermissibleMass, {"heads": section.impermissible_heads}),
-        "diversity": (training.Diversity, {}),
-        "word_tying": (training.WordTying, {"distance": section.word_tying_distance}),
-        "masked_language_model": (training.MaskedWords, {}),
+    kinds = (training.ImpermissibleMass, training.Diversity, training.WordTying, training.MaskedWords)
+    section, classes = recipe.penalties, {kind.name: kind for kind in kinds}
+    details = {
+        "impermissible_mass": {"heads": section.impermissible_heads},
+        "word_tying": {"distance": section.word_tying_distance},
     }
-    return [kinds[name][0](weight, **kinds[name][1]) for name, weight in section.taken.items()]
+    return [classes[name](weight, **details.get(name, {})) for name, weight in section.taken.items()]
 
 
 def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
@@ -216,19 +214,15 @@ def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
 
 
 def _last_checkpoint(arguments: TrainingArguments, state: PartialState) -> str | None:
-    """The Trainer's last whole checkpoint, or None: it may have been killed while it wrote or deleted one. Its state names
-    the best checkpoint by an absolute path, and the folder may lie elsewhere now.
-    """
+    """The Trainer's last whole checkpoint, or None: it may have been killed while it wrote or deleted one."""
     folder = Path(arguments.output_dir)
     for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if state.is_main_process else ():
+        whole = all(any(path.glob(part)) for part in PARTS)
         try:
-            progress = read_object(path / TRAINER_STATE_NAME)
+            read_object(path / TRAINER_STATE_NAME)
         except FileError:
-            progress = {}
-        if not progress or not all(any(path.glob(part)) for part in PARTS):
+            whole = False
+        if not whole:
             shutil.rmtree(path)
-        elif best := progress.get("best_model_checkpoint"):
-            progress["best_model_checkpoint"] = str(folder / Path(best).name)
-            write_atomically(path / TRAINER_STATE_NAME, json.dumps(progress, indent=2))
     state.wait_for_everyone()
     return get_last_checkpoint(str(folder)) if folder.is_dir() else None
