@@ -14,7 +14,7 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 JAIN_WALLACE = {name: str(RECIPES / "jain_wallace_2019" / file) for name, file in (
     ("analysis", "analysis.py"), ("published", "published.csv"))}  # fmt: skip
 TINY = "name: tiny\noutput_dir: unused\nmodel: {embedding_size: 8, hidden_size: 8}\n"
-BASE = {"name": "base", "set": {"measure.outputs": ["train", "validation"]}, "grid": {"seed": [1, 2]}}
+BASE = {"name": "base", "set": {"measure.limit": 5}, "grid": {"seed": [1, 2]}}
 GUIDED = {
     "name": "guided",
     "set": {"objective.kind": "guided", "objective.base": "{output_dir}/base-{seed}", "measure.producers": []},
@@ -24,11 +24,11 @@ GUIDED = {
 
 
 def test_cells_are_the_product_of_the_grid():
-    block = {"recipe": "a/sst.yaml", "set": {"bf16": True}, "grid": {"encoder": ["cnn", "average"], "seed": [1, None]}}
+    block = {"recipe": "a/sst.yaml", "set": {"use_cpu": True}, "grid": {"encoder": ["cnn", "average"], "seed": [1, None]}}
     planned = plan.cells({"output_dir": "runs/x", "blocks": [block]})
     assert [cell.name for cell in planned] == ["sst-cnn-1", "sst-cnn-None", "sst-average-1", "sst-average-None"]
     assert planned[1].overrides == [
-        *("--report.page=false", "--bf16=true", '--encoder="cnn"', "--seed=null"),
+        *("--report.page=false", "--use_cpu=true", '--encoder="cnn"', "--seed=null"),
         *('--output_dir="runs/x/sst-cnn-None"', '--name="sst-cnn-None"'),
     ]
 

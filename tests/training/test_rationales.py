@@ -122,7 +122,7 @@ def test_a_resumed_training_ends_as_a_whole_one(sampler, make):
 
 SELECTORS = {
     "bernoulli": {"model__selector": {"kind": "bernoulli"}, "selection__sparsity": 0.01},
-    "hardkuma": {"model__selector": {"kind": "hardkuma", "pooling": "max"}},
+    "hardkuma": {"model__selector": {"kind": "hardkuma"}},
     "budget": {"model__selector": {"kind": "budget", "budget": 0.4}},
 }
 

@@ -225,7 +225,8 @@ def test_the_best_checkpoint_by_validation_stays(tiny_recipe, monkeypatch, metri
     options = {"num_train_epochs": len(scores), "metric_for_best_model": metric, "early_stopping_patience": patience}
     recipe = tiny_recipe(**{f"training__{name}": value for name, value in options.items()})
     folder, process = Path(recipe.output_dir), PartialState(cpu=True)
-    with runs.folder.opened(folder, recipe, process, resume=False):
+    with runs.folder.held(folder, "a test", process):
+        runs.folder.prepare(folder, recipe)
         texts, arguments = runs.texts.Texts(recipe, folder, process), runs.training_arguments(recipe)
         runs.train.train(recipe, arguments, folder, texts, None, process)
     final, state = load_file(folder / "model" / "model.safetensors"), runs.read_state(folder)

@@ -55,7 +55,7 @@ def key(default: Any, text: str) -> Any:
 FORMER = {
     **{"missing_vectors": "zero", "contiguous": False, "transition": 0.0, "temperature": 0.1, "pooling": "average"},
     **{"reads": "zeroed", "share_embeddings": True, "select_on": "validation", "gradient_accumulation_steps": 1},
-    **{"bf16": False, "attention_learning_rate_factor": 1.0, "word_tying_padding": False, "masked_share": 0.15},
+    **{"bf16": False, "attention_learning_rate_factor": 1.0, "word_tying_padding": False},
     **{"two_sided": False, "level": "sentence"},
 }
 """Keys of earlier versions: the only value that they may still have."""
@@ -244,6 +244,7 @@ class Penalties:
     word_tying: NotNegative = key(0.0, "weight of the distance between states and word vectors, which must be of one size")
     word_tying_distance: Literal["norm", "squared"] | None = key(None, "the distance or its square; null: squared")
     masked_language_model: NotNegative = key(0.0, "weight of -log p(word) at masked words, predicted from the states")
+    masked_share: Annotated[Share, Field(gt=0)] | None = key(None, "share of the words that are masked; null: 0.15")
 
     @property
     def taken(self) -> dict[str, float]:
@@ -389,6 +390,7 @@ class Recipe:
             "penalties": {
                 "impermissible_heads": "mean" if penalties.impermissible_mass else None,
                 "word_tying_distance": "squared" if penalties.word_tying else None,
+                "masked_share": 0.15 if penalties.masked_language_model else None,
             },
             "selection": selection,
             "measure": {
@@ -424,6 +426,7 @@ class Recipe:
         yield ours, "classifiers of this package", "penalties diversity word_tying masked_language_model"
         yield self.penalties.impermissible_mass > 0, "penalties.impermissible_mass", "penalties impermissible_heads"
         yield self.penalties.word_tying > 0, "penalties.word_tying", "penalties word_tying_distance"
+        yield self.penalties.masked_language_model > 0, "penalties.masked_language_model", "penalties masked_share"
         others = {key.name for key in fields(self.selection)} - {*(SELECTION[selector.kind] if selector else ())}
         yield False, "another model.selector.kind", " ".join(["selection", *sorted(others)])
 

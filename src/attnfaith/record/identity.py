@@ -264,7 +264,6 @@ def objective_fields(recipe) -> dict[str, object]:
         "objective": objective.kind if recipe.model.type is None else "translation",
         "random_erasure": recipe.training.random_erasure,
         "word_tying_padding": False if recipe.penalties.word_tying else None,
-        "masked_share": 0.15 if recipe.penalties.masked_language_model else None,
         **vars(recipe.penalties),
         **{f"selection_{name}": getattr(recipe.selection, name) for name in selection},
         "selection_two_sided": None if recipe.selection.share is None else False,

@@ -198,6 +198,7 @@ def penalties_of(recipe: Recipe) -> list[training.Penalty]:
     details = {
         "impermissible_mass": {"heads": section.impermissible_heads},
         "word_tying": {"distance": section.word_tying_distance},
+        "masked_language_model": {"share": section.masked_share},
     }
     return [classes[name](weight, **details.get(name, {})) for name, weight in section.taken.items()]
 
