@@ -43,8 +43,8 @@ class OwnSource:
     """Rows as published, and their names "<file or split>/<row>", by source split (ALL for a single file).
 
     revision: "local-" and a digest of the files, or a commit of the Hub. files: SHA-256 of each file. place: path or
-    repository, for messages. columns: {our column: the column it is read from}. labels: the class of each row by source
-    split, None without one. classes: their names. assumed: remarks that the user should check.
+    repository, for messages. columns: {our column: the column it is read from}. labels: the class of each row, by source
+    split; None without one. classes: their names. assumed: remarks that the user should check.
     """
 
     splits: dict[str, datasets.Dataset]
@@ -73,11 +73,10 @@ def read_own(data: object) -> LoadedDataset:
     classes, too few texts of a class, and impermissible words that no training text has.
     """
     source, entry, dropped = check_own(data), entry_of(data), Counter()
-    parts = {split: _usable(source, split, data, dropped) for split in source.splits}
-    for split in ("validation", "test"):
-        if split in parts and not len(parts[split]):
-            source.assumed.append(f"{split}: no row has text and label, so it is not used")
-            del parts[split]
+    parts = {split: _usable(source, split, entry.name, dropped) for split in source.splits}
+    for split in [split for split, rows in parts.items() if not len(rows) and split in ("validation", "test")]:
+        source.assumed.append(f"{split}: no row has text and label, so it is not used")
+        del parts[split]
     first, rows = next(iter(parts.items()))
     if not len(rows):
         raise DatasetError(
@@ -95,7 +94,9 @@ def read_own(data: object) -> LoadedDataset:
         "assumed": source.assumed,
         "files": source.files,
     }
-    if "impermissible" in all_rows:
+    if data.impermissible_words is not None:
+        for split, rows in splits.items():
+            splits[split] = rows.assign(impermissible=mark_words(rows["text"], data.impermissible_words))
         check_any(entry.name, splits["train"]["impermissible"])
     if data.impermissible_removed:
         splits = {split: without_impermissible(rows) for split, rows in splits.items()}
@@ -108,7 +109,7 @@ def check_own(data: object) -> OwnSource:
     read.
     """
     source = _read(data)
-    source.columns = _columns(source, data)
+    _choose_columns(source, data)
     _read_classes(source)
     return source
 
@@ -186,37 +187,33 @@ def _files_of(folder: Path) -> dict[str, list[Path]]:
 # ------------------------------------------------------------------------------------------------ columns and classes
 
 
-def _columns(source: OwnSource, data: object) -> dict[str, str]:
-    """{our column: the column it is read from}."""
+def _choose_columns(source: OwnSource, data: object) -> None:
+    """The columns that the user named; of text and label else the one of that name, or the only one that is left."""
     columns = {key: getattr(data, key) for key in KEYS if getattr(data, key) is not None}
     if len(set(columns.values())) < len(columns):
         raise DatasetError(f"two of {columns} name one column: name each its own")
     source.check(columns.values())
     names = next(iter(source.splits.values())).column_names
-    for key in ("text", "label"):
+    for key, other, words in (("text", "label", ("text",)), ("label", "text", COLUMNS)):
         if key in columns:
             continue
-        columns[key] = name = _column(source.place, key, names, columns)
+        free = [name for name in names if name not in columns.values()]
+        rest = [name for name in free if other in columns or name.lower() != other]
+        candidates = [*([name for name in free if name.lower() == word] for word in words), rest]
+        name = next((found[0] for found in candidates if len(found) == 1), None)
+        if name is None:
+            listed = cut(", ".join(map(repr, names)), 300)
+            raise DatasetError(
+                f"{source.place} has no column {key!r}; it has {listed}: name the column of the {key} with --data.{key}"
+            )
+        columns[key] = name
         if name != key:
             source.assumed.append(f"{key} is read from the column {name!r}")
-        unread = [repr(other) for other in names if other.lower() in COLUMNS and other != name]
+        unread = [repr(column) for column in names if column.lower() in COLUMNS and column != name]
         if key == "label" and unread:
             source.assumed.append(f"label is not read from the column {', '.join(unread)}: --data.label names another")
     source.check(columns.values())
-    return {key: columns[key] for key in KEYS if key in columns}
-
-
-def _column(place: str, key: str, names: list[str], columns: Mapping[str, str]) -> str:
-    """The column of text or label that the user did not name: the one of that name, or the only one that is left."""
-    free = [name for name in names if name not in columns.values()]
-    other = "label" if key == "text" else "text"
-    rest = [name for name in free if other in columns or name.lower() != other]
-    same = [[name for name in free if name.lower() == word] for word in (COLUMNS if key == "label" else (key,))]
-    for candidates in (*same, rest):
-        if len(candidates) == 1:
-            return candidates[0]
-    listed = cut(", ".join(map(repr, names)), 300)
-    raise DatasetError(f"{place} has no column {key!r}; it has {listed}: name the column of the {key} with --data.{key}")
+    source.columns = {key: columns[key] for key in KEYS if key in columns}
 
 
 def _read_classes(source: OwnSource) -> None:
@@ -261,9 +258,8 @@ def _read_classes(source: OwnSource) -> None:
 # ------------------------------------------------------------------------------------------------ rows and splits
 
 
-def _usable(source: OwnSource, split: str, data: object, dropped: Counter) -> pd.DataFrame:
-    """The rows of a source split that have a text and a training class; the others are counted."""
-    name = entry_of(data).name
+def _usable(source: OwnSource, split: str, name: str, dropped: Counter) -> pd.DataFrame:
+    """The rows of a source split that have a text and a training class; the others are counted. name: of the data set."""
     frame = pd.DataFrame({"instance_id": [f"{name}/{row}" for row in source.names[split]]})
     texts = [key for key in ("text", "text_pair") if key in source.columns]
     for key in texts:
@@ -275,11 +271,8 @@ def _usable(source: OwnSource, split: str, data: object, dropped: Counter) -> pd
     dropped["no_label"] += int(labels.isna().sum())
     dropped["label_not_in_training"] += int((labels.notna() & ~known).sum())
     dropped["no_text"] += int((known & ~present).sum())
-    frame, labels = frame[known & present], labels[known & present]
-    frame = frame.assign(label=[source.classes.index(label) for label in labels])
-    if data.impermissible_words is not None:
-        frame = frame.assign(impermissible=mark_words(frame["text"], data.impermissible_words))
-    return frame
+    number = {label: number for number, label in enumerate(source.classes)}
+    return frame.assign(label=labels.map(number))[known & present].astype({"label": int})
 
 
 def _text(value: object, column: str, place: str) -> str:
