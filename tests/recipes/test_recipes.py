@@ -90,7 +90,7 @@ def test_a_key_that_means_nothing_is_refused_unless_it_has_its_default(tree):
         (recipes.check_data, ["--data.name=copy"], "set model.type"),
         (recipes.check_data, ["--data.name=sts"], "did you mean 'sst'"),
         (recipes.check_data, ["--data.name=sst", "--type=gru"], "no set of sentence pairs"),
-        (recipes.check_model, ["--encoder=rnn"], "^model: encoder='rnn': choose one of bilstm"),
+        (recipes.check_model, ["--encoder=rnn"], "^model: Field 'encoder' expected one of .'bilstm'"),
         (recipes.check_model, [*MARIAN, "--num_attention_heads=3"], "hidden_size=64 must be a multiple"),
         (lambda recipe: recipes.model_config(recipe, pair=True), [SELECTOR], "model.selector with pairs of texts"),
         (runs.training_arguments, ["--metric_for_best_model=objective"], "='objective': choose one of roc_auc"),

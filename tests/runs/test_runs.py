@@ -241,7 +241,7 @@ OCCLUDED = {"measure__producers": ["occlusion"], "measure__options": {"occlusion
     [
         ({"measure__producers": ["gradients"]}, NO_FOLDER, "no measure is called"),
         ({"measure__split": "dev"}, NO_FOLDER, "measure.split='dev': Input should be 'train', 'validation' or 'test'"),
-        ({"model__encoder": "rnn"}, NO_FOLDER, "encoder='rnn': choose one of"),
+        ({"model__encoder": "rnn"}, NO_FOLDER, "'encoder' expected one of"),
         ({"data__name": "sst3"}, NO_FOLDER, "Unknown data set 'sst3'"),
         ({"data__arguments": {"lenght": [4, 8]}}, NO_TRAINING, "lenght=.*the arguments are sizes"),
         ({"data__vectors": "nowhere.vec"}, NO_TRAINING, "nowhere.vec cannot be read"),

@@ -1,11 +1,12 @@
 """Configuration of the attention classifier: its factors as fields."""
 
+from typing import Literal
+
 from huggingface_hub.dataclasses import strict
 
 from .alignments import ALIGNMENTS
 from .configuration_common import SIZE, EncoderConfig
 from .decoders import DECODERS
-from .encoders import ENCODERS
 from .hierarchy import HIERARCHIES
 
 
@@ -30,28 +31,19 @@ class AttentionClassifierConfig(EncoderConfig):
 
     model_type = "attention_classifier"
     keys_to_ignore_at_inference = ["attention", "hidden_states", "attentions", "word_attention"]
-    choices = {
-        **EncoderConfig.choices,
-        "encoder": tuple(ENCODERS),
-        "alignment": tuple(ALIGNMENTS),
-        "query": ("learned", "text"),
-        "readout": tuple(DECODERS),
-        "hierarchy": HIERARCHIES,
-        "vectors": ("random", "pretrained"),
-    }
     ranges = {**EncoderConfig.ranges, "num_hidden_layers": SIZE, "num_attention_heads": SIZE, "intermediate_size": SIZE}
 
-    alignment: str = "additive"
-    query: str = "learned"
-    readout: str = "affine"
+    alignment: Literal[tuple(ALIGNMENTS)] = "additive"
+    query: Literal["learned", "text"] = "learned"
+    readout: Literal[tuple(DECODERS)] = "affine"
     kernel_sizes: list[int] | tuple[int, ...] = (1, 3, 5, 7)
     num_hidden_layers: int = 2
     num_attention_heads: int = 1
     intermediate_size: int = 128
-    hierarchy: str = "none"
+    hierarchy: Literal[HIERARCHIES] = "none"
     sentence_token_id: int | None = None
     markers: bool = True
-    vectors: str = "random"
+    vectors: Literal["random", "pretrained"] = "random"
     vectors_digest: str | None = None
     tokenizer_digest: str | None = None
     unk_token_id: int | None = 1

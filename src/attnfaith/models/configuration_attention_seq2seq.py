@@ -1,5 +1,7 @@
 """Configuration of the recurrent sequence-to-sequence model with attention: its factors as fields."""
 
+from typing import Literal
+
 from huggingface_hub.dataclasses import strict
 
 from .alignments import SEQUENCE_ALIGNMENTS
@@ -25,18 +27,12 @@ class AttentionSeq2SeqConfig(EncoderConfig):
 
     model_type = "attention_seq2seq"
     keys_to_ignore_at_inference = ["past_key_values", "cross_attentions"]
-    choices = {
-        **EncoderConfig.choices,
-        "encoder": ("bigru", "embedding"),
-        "recurrence": tuple(RECURRENCES),
-        "alignment": tuple(SEQUENCE_ALIGNMENTS),
-        "projection": (*PROJECTIONS, "none"),
-    }
 
     embedding_size: int = 256
-    encoder: str = "bigru"
-    recurrence: str = "bahdanau"
-    alignment: str | None = None
+    encoder: Literal["bigru", "embedding"] = "bigru"
+    recurrence: Literal[tuple(RECURRENCES)] = "bahdanau"
+    alignment: Literal[tuple(SEQUENCE_ALIGNMENTS)] | None = None
+    projection: Literal[(*PROJECTIONS, "none")] = "softmax"
     embedding_std: float | int = 0.1
     is_encoder_decoder: bool = True
     use_cache: bool = True

@@ -1,8 +1,11 @@
-"""Common fields of the configurations of this folder, and one check of choices and ranges."""
+"""Common fields of the configurations of this folder, and one check of ranges."""
+
+from typing import Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from .encoders import ENCODERS
 from .projections import PROJECTIONS
 
 
@@ -12,23 +15,17 @@ SIZE = "[1, inf)"
 @strict
 class ProjectionConfig(PreTrainedConfig):
     """A configuration with a projection: softmax, sparsemax, sparsegen (sparsegen_lambda < 1), entmax15, entmax
-    (entmax_alpha >= 1) or uniform.
-
-    choices: the allowed values of fields; ranges: intervals of numbers.
+    (entmax_alpha >= 1) or uniform. ranges: intervals of numbers.
     """
 
     _auto_class = "AutoConfig"  # as `register_for_auto_class` sets it: the code is saved with the configuration
-    choices = {"projection": tuple(PROJECTIONS)}
     ranges = {"sparsegen_lambda": "(-inf, 1)", "entmax_alpha": SIZE}
 
-    projection: str = "softmax"
+    projection: Literal[tuple(PROJECTIONS)] = "softmax"
     sparsegen_lambda: float | int = 0.0
     entmax_alpha: float | int = 1.5
 
     def validate_fields(self):
-        for field, values in self.choices.items():
-            if getattr(self, field) not in values:
-                raise ValueError(f"{field}={getattr(self, field)!r}: choose one of {', '.join(map(str, values))}")
         for field, interval in self.ranges.items():
             value, (low, high) = getattr(self, field), map(float, interval[1:-1].split(","))
             closed = [end for end, bracket in ((low, interval[0]), (high, interval[-1])) if bracket in "[]"]
@@ -48,8 +45,6 @@ class EncoderConfig(ProjectionConfig):
     alignment_size: of the additive alignment. embedding_std: standard deviation of random word vectors at the start.
     """
 
-    choices = {**ProjectionConfig.choices, "score_scale": (None,)}
-
     ranges = {
         **ProjectionConfig.ranges,
         **dict.fromkeys(("vocab_size", "embedding_size", "hidden_size", "alignment_size"), SIZE),
@@ -60,9 +55,9 @@ class EncoderConfig(ProjectionConfig):
     vocab_size: int = 100
     embedding_size: int = 300
     hidden_size: int = 256
-    encoder: str = "bilstm"
+    encoder: Literal[tuple(ENCODERS)] = "bilstm"
     alignment_size: int | None = None
-    score_scale: float | int | None = None
+    score_scale: None = None
     dropout: float | int = 0.0
     embedding_std: float | int = 0.25
     pad_token_id: int | None = 0

@@ -1,17 +1,18 @@
 """Configuration of a classifier that reads only what a selector lets it read."""
 
+from typing import Literal
+
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
 from .configuration_attention_classifier import AttentionClassifierConfig
+from .encoders import ENCODERS
 
 
 THRESHOLDS = {"bernoulli": 0.5, "hardkuma": 0.0, "budget": 0.0}
 """Samplers, and their default thresholds: at test time a token is selected if its value is above."""
-FIXED = {"share_embeddings": True, "reads": "zeroed", "contiguous": False, "transition": 0, "test_temperature": None}
-"""Fields of checkpoints, and the one value that this version of the package reads."""
-ENCODERS = (*AttentionClassifierConfig.choices["encoder"], "pretrained")
+KINDS = (*ENCODERS, "pretrained")
 
 
 @strict
@@ -37,14 +38,6 @@ class RationaleClassifierConfig(AttentionClassifierConfig):
     model_type = "rationale_classifier"
     sub_configs_defaults = {"text_config": SubConfigSpec(config_class=AutoConfig, model_type="bert", optional=True)}
     keys_to_ignore_at_inference = ["selection", "gates", "selection_scores", "hidden_states", "attentions"]
-    choices = {
-        **AttentionClassifierConfig.choices,
-        "encoder": ENCODERS,
-        "selector_encoder": ENCODERS,
-        "sampler": tuple(THRESHOLDS),
-        "pooling": ("average", "max", "attention"),
-        **{field: (value,) for field, value in FIXED.items()},
-    }
     ranges = {
         **AttentionClassifierConfig.ranges,
         "budget": "(0, 1]",
@@ -52,16 +45,18 @@ class RationaleClassifierConfig(AttentionClassifierConfig):
         "threshold": "[0, 1)",
     }
 
-    sampler: str = "bernoulli"
-    selector_encoder: str | None = None
-    share_embeddings: bool = True
-    pooling: str = "average"
-    reads: str = "zeroed"
+    encoder: Literal[KINDS] = "bilstm"
+    sampler: Literal[tuple(THRESHOLDS)] = "bernoulli"
+    selector_encoder: Literal[KINDS] | None = None
+    pooling: Literal["average", "max", "attention"] = "average"
     budget: float | int | None = None
-    contiguous: bool = False
-    transition: float | int = 0.0
     temperature: float | int = 0.1
-    test_temperature: float | int | None = None
+    # fields of checkpoints with the one value that this version of the package reads
+    share_embeddings: Literal[True] = True
+    reads: Literal["zeroed"] = "zeroed"
+    contiguous: Literal[False] = False
+    transition: Literal[0] = 0
+    test_temperature: None = None
     threshold: float | int | None = None
     text_config: dict | PreTrainedConfig | None = None
 

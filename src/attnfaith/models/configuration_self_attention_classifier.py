@@ -1,5 +1,7 @@
 """Configuration of a text classifier of transformers whose self-attention has another projection than softmax."""
 
+from typing import Literal
+
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
@@ -24,8 +26,8 @@ class SelfAttentionClassifierConfig(ProjectionConfig):
     model_type = "self_attention_classifier"
     sub_configs_defaults = {"text_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}
     keys_to_ignore_at_inference = ["past_key_values", "hidden_states", "attentions"]
-    choices = {"projection": ("softmax", "sparsemax", "sparsegen", "entmax15", "entmax")}
 
+    projection: Literal["softmax", "sparsemax", "sparsegen", "entmax15", "entmax"] = "softmax"
     text_config: dict | PreTrainedConfig | None = None
     separate_impermissible: bool = False
     pad_token_id: int | None = None
