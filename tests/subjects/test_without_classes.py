@@ -67,7 +67,7 @@ def test_the_others_explain_the_output_that_is_named(model, kind, name):
         if name == "occlusion":
             place = logits[0].argmax() if target == "predicted" else target
             assert scores[0][0] == pytest.approx(logits[0, place] - shorter[0, place], abs=1e-5)
-    for options, message in (({"output": "probability"}, "output='probability'"), ({"target": 3}, "class 3 is no possible")):
+    for options, message in (({"output": "probability"}, "output='probability'"), ({"target": 3}, "no class 3")):
         with pytest.raises(MeasurementError, match=message):
             measured(model, [name], options={name: options})
 

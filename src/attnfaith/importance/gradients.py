@@ -5,7 +5,7 @@ from typing import ClassVar, NamedTuple
 
 import torch
 
-from attnfaith.importance.input_gradients import differentiable, gradients, item_sums, value_times_slope, with_dtype
+from attnfaith.importance.input_gradients import differentiable, gradients, item_sums, value_times_slope
 from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, score, signed_score
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
@@ -234,7 +234,7 @@ class GradientHiddenToInput(Measure):
 
 def state_gradient_norms(subject, batch) -> torch.Tensor:
     """(B,P,T) in float64: ||d ||h_p||_2 / d x_i||_2 of state p in token i, 0 for a state that is the zero vector."""
-    subject = with_dtype(subject, torch.float64)
+    subject = subject.with_dtype(torch.float64)
     with differentiable(subject):
         embedded, items = subject.embed(batch).detach().requires_grad_(), subject.items(batch)
         lengths = subject.encoded(batch, embedded).hidden.norm(dim=-1)

@@ -3,13 +3,12 @@
 Shapes: B instances, L input positions, T tokens, E embedding.
 """
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 import torch
 
-from attnfaith.subjects import Batch, Pooled, Subject
+from attnfaith.subjects import Batch, Subject
 from attnfaith.subjects.base import frozen
 
 
@@ -25,11 +24,6 @@ def differentiable(subject: Subject | None = None) -> Iterator[None]:
         torch.backends.cudnn.flags(enabled=False),
     ):
         yield
-
-
-def with_dtype(subject: Pooled, dtype: torch.dtype) -> Pooled:
-    """A copy of a subject whose weights have a dtype."""
-    return Pooled(copy.deepcopy(subject.model).to(dtype))
 
 
 def inside(subject: Subject, batch: Batch) -> torch.Tensor:

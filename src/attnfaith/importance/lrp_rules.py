@@ -170,17 +170,18 @@ ENCODERS = {
 DECODERS = (decoders.Affine, decoders.Tanh)
 
 
-def check_rules(classifier) -> None:
-    """Raise ValueError for a classifier with an encoder or decoder that no rule is known for."""
-    for part, kinds in ((classifier.model.encoder, ENCODERS), (classifier.decoder, DECODERS)):
+def check_rules(subject) -> None:
+    """Raise ValueError for a subject with an encoder or decoder that no rule is known for."""
+    for part, kinds in ((subject.model.model.encoder, ENCODERS), (subject.model.decoder, DECODERS)):
         if type(part) not in kinds:
             raise ValueError(
                 f"lrp has no rule for {type(part).__name__}; measures that do not need 'layers' can measure this model"
             )
 
 
-def read_by_rules(model, batch, embedded, rules) -> tuple[torch.Tensor, torch.Tensor]:
-    """A classifier's logits (B,C) and states (B,T,H), from embeddings (B,L,E), by rules."""
+def read_by_rules(subject, batch, embedded, rules) -> tuple[torch.Tensor, torch.Tensor]:
+    """A subject's logits (B,C) and states (B,T,H), from embeddings (B,L,E), by rules."""
+    model = subject.model
     text = {name: batch.get(name) for name in TEXT}
     with torch.no_grad():
         _, present, mask, query = model.model.texts(

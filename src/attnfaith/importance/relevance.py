@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from attnfaith.importance.input_gradients import differentiable, gradients, inside, item_sums, value_times_slope, with_dtype
+from attnfaith.importance.input_gradients import differentiable, gradients, inside, item_sums, value_times_slope
 from attnfaith.importance.lrp_rules import Rules, check_rules, read_by_rules
 from attnfaith.importance.targets import ROWS_DOC, TARGET_DOC, TargetMeasure, score, signed_score
 from attnfaith.measurement.options import Inputs, number
@@ -187,18 +187,18 @@ class Lrp(TargetMeasure):
 
     def check(self, subject, dataset) -> None:
         """Raise ValueError for an encoder or decoder without a rule."""
-        check_rules(subject.model)
+        check_rules(subject)
         super().check(subject, dataset)
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        check_rules(subject.model)
+        check_rules(subject)
         f = self.explained(subject, batch)
-        if torch.finfo(subject.model.dtype).bits < 32:  # states of coarse sums are not the sums that relevance goes through
-            subject = with_dtype(subject, torch.float32)
+        if torch.finfo(subject.vocabulary().dtype).bits < 32:  # coarse sums are not those that relevance goes through
+            subject = subject.with_dtype(torch.float32)
         with differentiable(subject):
             embedded = subject.embed(batch).detach().requires_grad_()
             unit = torch.ones(len(embedded), dtype=torch.float64, device=embedded.device, requires_grad=True)
-            logits, states = read_by_rules(subject.model, batch, embedded, Rules(self.epsilon, unit))
+            logits, states = read_by_rules(subject, batch, embedded, Rules(self.epsilon, unit))
             tops = logits.detach().requires_grad_()
             values = f(tops)
             (slopes,) = torch.autograd.grad(values.sum(), tops)

@@ -13,7 +13,7 @@ from attnfaith.measurement.options import Output, Target
 from attnfaith.measurement.registry import Measure
 from attnfaith.record import Column
 from attnfaith.subjects import Batch, Subject, whole_logits
-from attnfaith.subjects.protocol import log_odds
+from attnfaith.subjects.protocol import log_odds, logits_of
 
 
 STATES = frozenset({"states"})
@@ -72,15 +72,10 @@ class TargetOutput:
             return self[rows](logits)
         if self.output == "logit":
             logits = logits.double()
-            own = _logits_of(logits, self.of)
-            return own if self.against is None else own - _logits_of(logits, self.against)
+            own = logits_of(logits, self.of)
+            return own if self.against is None else own - logits_of(logits, self.against)
         odds = log_odds(logits, self.of)
         return torch.nn.functional.logsigmoid(odds).exp() if self.output == "probability" else odds
-
-
-def _logits_of(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-    places = classes.reshape(-1, *[1] * (logits.dim() - 1)).expand(*logits.shape[:-1], 1)
-    return logits.gather(-1, places).squeeze(-1)
 
 
 def _classes(target, label, count: int, name: str) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ Shapes: B instances, L input positions, T places of attention (input positions; 
 C classes, K attentions per instance, E embedding, H hidden.
 """
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 
@@ -74,7 +75,7 @@ class Pooled(PackageSubject):
     Its stages are `encoded`, the states of a batch; attend(states (B,T,H), mask (B,T), query), their attention (B,T), with K
     masks (B,K,T) that of each, (B,K,T); decode(states, attention (B,T) or (B,K,T), query), logits (B,C) or (B,K,C) under any
     attention; and decoder_weights(query), where logits are W c + b for a sum c of states ("affine read-out"): W (C,H) and b,
-    (C,) or (B,C) with a query. `classifier` is the model itself.
+    (C,) or (B,C) with a query.
     """
 
     kind = "attention classifiers of this package"
@@ -84,8 +85,7 @@ class Pooled(PackageSubject):
 
     def __init__(self, model, tokenizer=None):
         super().__init__(model, tokenizer)
-        self.classifier, self.attend, self.decode = model, model.attend, model.decode
-        self.decoder_weights = model.decoder_weights
+        self.attend, self.decode, self.decoder_weights = model.attend, model.decode, model.decoder_weights
         self.lacks = {} if model.affine else {"affine read-out": "its logits are no affine function of attention"}
         self.level, self.contextual = model.level, model.contextual
         self.removal_renormalises, self.ignores_weightless = model.removal_renormalises, model.ignores_weightless
@@ -104,11 +104,15 @@ class Pooled(PackageSubject):
     def digest(self) -> str:
         return digest_model(self.model)
 
+    def with_dtype(self, dtype: torch.dtype) -> "Pooled":
+        """A copy whose weights have a dtype."""
+        return Pooled(copy.deepcopy(self.model).to(dtype), self.tokenizer)
+
     def attendable(self, batch: Batch) -> torch.Tensor:
-        return self.classifier.attendable(**text_of(batch))
+        return self.model.attendable(**text_of(batch))
 
     def items(self, batch: Batch) -> torch.Tensor | None:
-        return None if self.level == "token" else self.classifier.items(**text_of(batch))
+        return None if self.level == "token" else self.model.items(**text_of(batch))
 
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
         hidden, mask, query = self.encoded(batch, embedded)
@@ -148,15 +152,15 @@ class Pooled(PackageSubject):
         text = text_of(batch)
         if embedded is not None:
             text |= {"input_ids": None, "inputs_embeds": embedded, "items": self.items(batch)}
-            return self.classifier.encode(**text)
+            return self.model.encode(**text)
         if "encoded" not in batch.results:
             with torch.no_grad():
-                batch.results["encoded"] = self.classifier.encode(**text)
+                batch.results["encoded"] = self.model.encode(**text)
         return batch.results["encoded"]
 
     def word_attention(self, batch: Batch) -> torch.Tensor | None:
         """(B,L): the weight of each word in its sentence, where attention is over sentences; else None."""
-        return self.classifier.model.read(**text_of(batch)).word_attention if self.level == "sentence" else None
+        return self.model.model.read(**text_of(batch)).word_attention if self.level == "sentence" else None
 
 
 def text_of(batch: Mapping) -> dict[str, torch.Tensor | None]:

@@ -43,7 +43,7 @@ CAPABILITIES = {
     "mask token": "its tokenizer has a token that stands for a hidden one: mask_token_id",
     "token hiding": "its logits do not depend on a token whose attention_mask is 0",
     "selection": "it reads only the tokens that it selects, and can read others instead: selection, selected, read_selected",
-    "layers": "it is made of this package's layers, which rules and engines know by their type: classifier",
+    "layers": "it is made of this package's layers, which rules and engines know by their type: model",
 }
 """{capability: what a subject with it can do, and by which methods}. A measure names those that it needs."""
 
@@ -69,9 +69,6 @@ TEXT = ("input_ids", "attention_mask", "token_type_ids")
 MARKED = ("impermissible",)
 """Tensors (B,L) of a batch that a record keeps."""
 
-POSITIONS = (*TEXT, *MARKED, "special_tokens_mask")
-"""All tensors (B,L) that a batch may hold."""
-
 OUTPUTS = ("classes", "labels", "values")
 """The outputs of a model: probabilities of classes, which sum to 1; probabilities of labels, each by itself; or values."""
 
@@ -88,13 +85,14 @@ class Batch(dict):
 
     input_ids, attention_mask (B,L) and, of pairs, token_type_ids (B,L); special_tokens_mask (B,L), 1 on markers, where a
     tokenizer of transformers read the texts; impermissible (B,L), 1 on tokens that a deceptive model hides, where the data
-    mark them; the lists instance_id and label (None where unknown).
+    mark them; answer_mask (B,C) bool where instances name their possible classes; the lists instance_id and label (None
+    where unknown).
 
     owner: the subject that it was opened for. results: what that subject and measures computed of it, so that it is
     computed once; see `once` and `cached`.
     """
 
-    axes: Mapping[str, str] = dict.fromkeys(POSITIONS, "S")
+    axes: Mapping[str, str] = {**dict.fromkeys((*TEXT, *MARKED, "special_tokens_mask"), "S"), "answer_mask": ""}
     """The axes of tensors behind that of instances: S input positions, N target positions."""
     lists: Sequence[str] = ("instance_id", "label")
     owner: "Subject | None" = None
@@ -108,9 +106,7 @@ class Batch(dict):
         """Return the plain batch of a tokenizer as a batch of this subject, on its device; a batch of it as it is.
 
         Row numbers serve as ids, and "labels" as labels. Without attention_mask, ids equal to the subject's padding are
-        padding. The argument is left as it was.
-
-        Raises SubjectError where there are no input_ids, or they are no tensor (B,L).
+        padding. The argument is left as it was. Raises SubjectError where input_ids are no tensor (B,L).
         """
         if isinstance(values, cls) and values.owner is subject:
             return values
@@ -127,9 +123,7 @@ class Batch(dict):
             "label": [None] * len(ids) if labels is None else torch.as_tensor(labels).tolist(),
         }
         batch |= {name: value for name, value in defaults.items() if batch.get(name) is None}
-        for name in POSITIONS:
-            if batch.get(name) is not None:
-                batch[name] = batch[name].to(subject.device)
+        batch |= {name: batch[name].to(subject.device) for name in cls.axes if batch.get(name) is not None}
         batch.owner = subject
         return batch
 
@@ -172,10 +166,8 @@ class Subject(Protocol):
     """A model that can be measured.
 
     T are the places that attention is over: the L input positions of a model that attends to tokens, fewer where it attends
-    to sentences. `attendable` gives the places that there are, and `items` the place of an input position.
-
-    Every subject has all that comes before `rows`. A record needs RECORDED as well; measures do not. Methods from `embed` on
-    belong to capabilities, and a subject without the capability may lack them.
+    to sentences. Every subject has all that comes before `rows`. A record needs RECORDED as well; measures do not. Methods
+    from `embed` on belong to capabilities, and a subject without the capability may lack them.
     """
 
     kind: str  # of this subject, for people
@@ -189,12 +181,13 @@ class Subject(Protocol):
     output: str  # what its logits become, one of OUTPUTS; may be left out: "classes"
     level: str  # what attention is over: "token" or "sentence"; "word" of pairs
     class_names: Sequence[str]  # of a record, () where classes have none
+    depth: int  # how many layers have states ("token states")
 
     def encode(self, texts: Sequence) -> Batch:
         """A batch from texts, or from pairs (text, query)."""
 
     def collate(self, rows: Sequence[Mapping]) -> Batch:
-        """A batch from encoded instances, as `attnfaith.data.tokenization.encode` makes them."""
+        """A batch from encoded instances, as `rows` makes them."""
 
     def check(self, dataset) -> None:
         """Raise SubjectError where encoded instances are not made for this subject, or it cannot predict at all."""
@@ -217,9 +210,7 @@ class Subject(Protocol):
     def rows(self, texts: "Dataset") -> "Dataset":
         """Encoded instances, row by row, from texts with the columns instance_id and text, and perhaps text_pair and label:
         instance_id, input_ids, tokens [T], labels if there are any, length (of input_ids), truncated (whether the text was
-        cut), and what else `collate` needs.
-
-        Raises SubjectError or DatasetError for texts that the model cannot read.
+        cut), and what else `collate` needs. Raises SubjectError or DatasetError for texts that the model cannot read.
         """
 
     def identity(self) -> Mapping[str, object]:
@@ -250,12 +241,8 @@ class Subject(Protocol):
         ("weighed vectors"). Of a stack of layers markers have some too.
         """
 
-    depth: int  # how many layers have states ("token states")
-
     def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
-        """For each layer, first layer first, the states (B,T,H) of the places of attention after it ("token states");
-        undefined where nothing is attendable.
-        """
+        """The states (B,T,H) of the places of attention after each layer, first layer first ("token states")."""
 
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
         """Logits (B,C) under another attention (B,T), or (B,K,C) under K others (B,K,T) ("intervention").
@@ -293,12 +280,18 @@ def log_odds(logits: torch.Tensor, classes: torch.Tensor | None = None) -> torch
     other logits; with two classes the difference of logits.
     """
     logits = logits.double()
-    if classes is None:
-        chosen = logits.argmax(-1, keepdim=True)
-    else:
-        chosen = classes.reshape(-1, *[1] * (logits.dim() - 1)).expand(*logits.shape[:-1], 1)
+    chosen = logits.argmax(-1, keepdim=True) if classes is None else _places(logits, classes)
     rest = logits.scatter(-1, chosen, -torch.inf).logsumexp(-1)
     return logits.gather(-1, chosen).squeeze(-1) - rest
+
+
+def logits_of(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    """The logits (B,...) of a class (B,) of each instance, by logits (B,...,C)."""
+    return logits.gather(-1, _places(logits, classes)).squeeze(-1)
+
+
+def _places(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    return classes.reshape(-1, *[1] * (logits.dim() - 1)).expand(*logits.shape[:-1], 1)
 
 
 def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:

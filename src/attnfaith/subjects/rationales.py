@@ -62,17 +62,10 @@ class Rationales(PackageSubject):
         return identity
 
     def check(self, dataset) -> None:
-        """Raise SubjectError for rows of pairs, or whose tokens are not between two markers; or as PackageSubject does."""
+        """Raise SubjectError for rows of pairs, and as PackageSubject does."""
         types = dataset["token_type_ids"] if "token_type_ids" in dataset.column_names else ()
         if any(map(any, types)):
             raise SubjectError("the model selects tokens of single texts: encode them with the model's own tokenizer")
-        around = 2 if self.config.markers else 0
-        for name, ids, tokens in zip(dataset["instance_id"], dataset["input_ids"], dataset["tokens"], strict=True):
-            if len(ids) != len(tokens) + around:
-                raise SubjectError(
-                    f"text {name!r} has {len(ids)} input positions and {len(tokens)} tokens; the model reads texts with "
-                    f"{around} markers, one at each end: encode them with its own tokenizer, and take spelled-out ones out"
-                )
         super().check(dataset)
 
     def attendable(self, batch: Batch) -> torch.Tensor:
@@ -128,7 +121,6 @@ class Rationales(PackageSubject):
         return torch.cat([gates.new_zeros(0, self.num_labels), *logits]).unflatten(0, (len(gates), count))
 
     def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
-        """See the class."""
         weights = attention.detach()
         own, inside, count = self.attention(batch), self.attendable(batch), self.selected(batch).sum(1)
         selected = self.selected(batch)
