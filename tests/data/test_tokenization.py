@@ -88,7 +88,6 @@ def test_saved_tokenizer_is_the_same_without_our_code(tmp_path, preprocessing):
     ("arguments", "message"),
     [
         ({"preprocessing": "spacy"}, "'spacy'. Known: characters, default, imdb, sst, whitespace"),
-        ({"min_df": 0}, "min_df"),
         ({"max_length": 2}, "max_length=2 must be at least 3"),
         ({"hierarchy": "word"}, "'word'. Known: none, sentence"),
     ],

@@ -141,20 +141,15 @@ def build_tokenizer(
 
     Saved with `save_pretrained` and loaded by `AutoTokenizer` without any code of this package.
 
-    Raises DatasetError for an unknown preprocessing or hierarchy, a threshold or limit below 1, and a maximum that
-    leaves no room for a word.
+    Raises DatasetError for an unknown preprocessing or hierarchy, and a maximum that leaves no room for a word.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     if hierarchy not in ("none", "sentence"):
         raise DatasetError(f"Unknown hierarchy {hierarchy!r}. Known: none, sentence.")
-    for name, value, least in (
-        ("min_df", min_df, 1),
-        ("max_length", max_length, 5 if pair else 3),
-        ("max_sentence_length", max_sentence_length, 1),
-    ):
-        if value is not None and value < least:
-            raise DatasetError(f"{name}={value} must be at least {least}.")
+    least = 5 if pair else 3
+    if max_length is not None and max_length < least:
+        raise DatasetError(f"max_length={max_length} must be at least {least}.")
 
     normalizer = normalizer_of(preprocessing, hierarchy, max_sentence_length)
     frequency: Counter = Counter()
