@@ -164,18 +164,15 @@ def plan_record(table: pa.Table, repo_id: str, *, config: str = "default", priva
     """Return what pushing a record of one model to the data set `repo_id` would send; the network is not asked.
 
     config: its configuration there; one of that name is replaced, others stay. Raises HubError for a name that the Hub does
-    not allow and a record of several models.
+    not allow, AttnfaithError for a record of several models.
     """
     owner, _, name = str(repo_id).rpartition("/")
     repo_id = repo_id_of(owner, name)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}", str(config)):
         raise HubError(f"config={excerpt(config)}: letters, digits, '-', '_' and '.', 80 at most")
-    try:
-        identity = one_cell(table).identity
-    except ValueError as error:
-        raise HubError(f"one record of one model is pushed at a time: {error}") from error
+    split = re.sub(r"\W+", "_", one_cell(table).identity.split)
     table = records.with_settings(table, without_places(records.settings(table)))
-    cell = {**cards.cell_facts({}, table, model_repo=None), "split": re.sub(r"\W+", "_", identity.split)}
+    cell = {**cards.cell_facts({}, table, model_repo=None), "split": split}
     files = _record_files(repo_id, config, table, cell)
     return Plan([Repo("dataset", repo_id, files, "records")], private)
 

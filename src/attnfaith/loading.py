@@ -265,8 +265,7 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
 
 def check_complete(folder: Path) -> None:
     """Raise ModelError where a checkpoint of this package lacks files, which transformers would replace by guesses."""
-    missing = [name for name in CHECKPOINT if not (folder / name).is_file()]
-    if missing:
+    if missing := [name for name in CHECKPOINT if not (folder / name).is_file()]:
         raise ModelError(f"{folder} lacks {', '.join(missing)}: copy the model anew")
 
 
