@@ -14,11 +14,12 @@ TABLE = Table(
     name="toy",
     rows=lambda cell: [{"way": way, "n": 7, "size": 2.5, "ci_low": 1.0, "ci_high": 3.0, "gap": np.nan} for way in "ab"],
     headings={
-        "way": ("the way", lambda row: row["way"].upper()),
+        "way": "the way",
         "n": "whole",
         "size": "size [95 % interval]",
         "gap": "gap",
     },
+    words={"way": lambda row: row["way"].upper()},
     caption="Toys",
     note="All rows.",
 )

@@ -31,11 +31,13 @@ SUMMARY = ("section", "quantity", "beyond", "n", "n_undefined", "mean", "ci_low"
 SUMMARY += tuple(f"{name}{end}" for name in ("median", "share_beyond") for end in ENDS)
 CLASS_COLUMN = "class"
 """The column of predicted classes; the page writes their names beside their numbers."""
+MEASURES = ("measure", "scores", "rival", "pair")
+"""The columns of names of measures; the page has their labels."""
 MOST_CLASSES = 12  # with rows of their own in the tables of the page
-DECLARED: dict[str, dict] = yaml.safe_load(
+DECLARED: dict[str, dict[str, dict]] = yaml.safe_load(
     files("attnfaith.reporting").joinpath("sections.yaml").read_text(encoding="utf-8")
 )
-"""What sections and their tables read and say, by name."""
+"""What "sections" and "tables" read and say, by name."""
 
 
 # ---------- numbers
@@ -87,16 +89,17 @@ class Table:
     """A table of all cells that have its rows.
 
     name: of its files. rows: of one cell, each {column: value}, without the columns that name the cell. headings: of the
-    page, {column: heading, or heading and a function of the row that words it}; a number under "… [95 % interval]" has that
-    of ci_low and ci_high, and other undefined numbers are a dash. heads: how many of them name a row. caption, note: on the
-    page, before that of DECLARED; caption "" of a table in files only. across: of a table whose statistics stand one below
-    the other and whose cells side by side, the statistics that every cell has in words; those of a class are
-    "<start>class_<number>", with the start in words.
+    page, by column; a number under "… [95 % interval]" has that of ci_low and ci_high, and other undefined numbers are a
+    dash. words: functions of a row that word a column. heads: how many columns name a row. caption, note: on the page;
+    caption "" of a table in files only. across: of a table whose statistics stand one below the other and whose cells side
+    by side, the statistics that every cell has in words; those of a class are "<start>class_<number>", with the start in
+    words.
     """
 
     name: str
     rows: Callable[[Cell], Iterable[Row]]
-    headings: Mapping[str, "str | tuple[str, Callable[[Row], str]]"] = field(default_factory=dict)
+    headings: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
     heads: int = 1
     caption: str = ""
     note: str = ""
@@ -114,7 +117,7 @@ class Table:
 
     def grid(self, frame: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
         """The table for reading. Of many classes it has the MOST_CLASSES that are predicted most often."""
-        names, note = cells[0].class_names if len({cell.class_names for cell in cells}) == 1 else (), _note(self)
+        names, note = cells[0].class_names if len({cell.class_names for cell in cells}) == 1 else (), self.note
         shown: set[str] = set()
         if self.across or CLASS_COLUMN in self.headings:
             predicted = Counter(range(max(cell.probs.shape[1] for cell in cells)))
@@ -132,26 +135,23 @@ class Table:
             ]
             return Grid(self.caption, ("", *columns), tuple(lines), 1, note, stem)
         heads = list(self.headings)[: self.heads]
-        columns = {
-            name: (heading, None) if isinstance(heading, str) else heading
-            for name, heading in self.headings.items()
-            if name in heads or (name in frame and frame[name].notna().any())
-        }
+        columns = [name for name in self.headings if name in heads or (name in frame and frame[name].notna().any())]
 
         def text(row: Row, name: str) -> str:
-            heading, words = columns[name]
-            if words:
-                return words(row)
+            if name in self.words:
+                return self.words[name](row)
             if name == CLASS_COLUMN:
                 return name_class(row[name], names)
-            return number_with_interval(row, name) if "[95 %" in heading else _number(row[name])
+            if name in MEASURES:
+                return " – ".join(map(measure_label, row[name].split("–")))
+            return number_with_interval(row, name) if "[95 %" in self.headings[name] else _number(row[name])
 
         lines = [
             (*(str(row[key]) for key in keys), *(text(row, name) for name in columns))
             for row in frame.to_dict("records")
             if row.get(CLASS_COLUMN, "overall") in ("overall", *shown)
         ]
-        headings = (*keys, *(heading for heading, _ in columns.values()))
+        headings = (*keys, *(self.headings[name] for name in columns))
         return Grid(self.caption, headings, tuple(lines), len(keys) + len(heads), note, stem)
 
 
@@ -177,7 +177,7 @@ class Section:
     of further columns of one number per text that it reads.
     per_text: numbers per text, {name: [N] float64}, NaN undefined; without it the columns that `quantities` names.
     compared: patterns of the numbers that cells are compared by. quantities: how they are read, by name or pattern.
-    caption, note: of the rows of `summary` on the page, before that of DECLARED; "" where tables of its own show them.
+    caption, note: of the rows of `summary` on the page; "" where tables of its own show them.
     chart: of a cell; None where it has none. lead: names of the numbers that have a sentence on the page, or a function of
     the cell that gives them. words: a function of the cell that makes other sentences.
     """
@@ -265,7 +265,7 @@ class Section:
             lines.append(tuple(line))
         columns = [*keys, "mean over texts of", "texts", "undefined", "mean [95 % interval]"]
         columns += ["median"] * medians + ["beyond"] * bounds
-        return Grid(self.caption, tuple(columns), tuple(lines), len(keys) + 1, _note(self), f"tables/{WHOLE}")
+        return Grid(self.caption, tuple(columns), tuple(lines), len(keys) + 1, self.note, f"tables/{WHOLE}")
 
     def sentences(self, cell: Cell) -> list[str]:
         """Its sentences on a cell; none where it does not apply."""
@@ -289,14 +289,14 @@ class Section:
 
 def section(name: str, **code) -> Section:
     """The section that DECLARED describes. code: the fields that are functions and tables."""
-    declared = {key: tuple(value) if isinstance(value, list) else value for key, value in DECLARED[name].items()}
-    quantities = {key: Quantity(**fields) for key, fields in declared.pop("quantities", {}).items()}
-    declared.pop("note", None)
-    return Section(name=name, **{"quantities": quantities, **declared, **code})
+    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in DECLARED["sections"][name].items()}
+    fields["quantities"] = {key: Quantity(**parts) for key, parts in fields.get("quantities", {}).items()}
+    return Section(name=name, **{**fields, **code})
 
 
-def _note(part: "Table | Section") -> str:
-    return " ".join(filter(None, (part.note, DECLARED.get(part.name, {}).get("note"))))
+def table(name: str, **code) -> Table:
+    """The table that DECLARED describes. code: the fields that are functions."""
+    return Table(name=name, **DECLARED["tables"].get(name, {}), **code)
 
 
 def interval_in_words(row: Row) -> str:

@@ -15,7 +15,7 @@ from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
 from attnfaith.reporting.cells import Cell, main_measures, measure_label, pair_name, per_cell
 from attnfaith.reporting.charts import TAUS, Chart, text_chart
 from attnfaith.reporting.sections import saliency
-from attnfaith.reporting.spec import Quantity, Row, Table, cells_of, section
+from attnfaith.reporting.spec import Quantity, Row, cells_of, section, table
 from attnfaith.stats import t_interval
 
 
@@ -36,23 +36,7 @@ def _rows(cell: Cell) -> Iterator[Row]:
             yield {"pair": pair_name(first, second), "class": name, **summary}
 
 
-TABLE = Table(
-    name="agreement",
-    rows=_rows,
-    heads=2,
-    headings={
-        "pair": ("pair", lambda row: " – ".join(map(measure_label, row["pair"].split("–")))),
-        "class": "predicted class",
-        "n": "texts",
-        "n_undefined": "undefined",
-        "tau_mean": "mean τ [95 % interval]",
-        "tau_std": "std",
-        "share_significant": "significant",
-        "tie_ceiling": "tie ceiling",
-        "tau_over_ceiling": "τ / ceiling",
-    },
-    caption="Agreement of token rankings",
-)
+TABLE = table("agreement", rows=_rows)
 
 
 def agreement_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:

@@ -20,7 +20,7 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignment_scores, quotients
 from attnfaith.metrics.extraction import RULES, SHARE_RULES, Rule, count_links, diagonal, extract_links, halves
 from attnfaith.reporting.cells import Cell, measure_label, per_cell
-from attnfaith.reporting.spec import Row, Table, interval_in_words, section
+from attnfaith.reporting.spec import Row, interval_in_words, section, table
 from attnfaith.stats import ratio_intervals
 from attnfaith.support.errors import counted
 
@@ -221,41 +221,20 @@ def _all_rows(cell: Cell) -> Iterator[Row]:
         yield row | {"error_rate_chosen_on": result.chosen_rates[place], "chosen": int(place in chosen)}
 
 
-def _named(name: str):
-    """A key in words of the page: a dash where a measure does not have it."""
-    return name, lambda row: "–" if row[name] == NONE else ROW_WORDS.get(row[name], row[name])
-
-
 def _measure_words(row: Row) -> str:
     own = measure_label(row["measure"])
     return f"{own}: {measure_label(row['of'])}" if row["measure"] == ANY else own
 
 
-PLACE = {name: _named(name) for name in ("layer", "head", "row")}
-RATES = {"error_rate": "error rate [95 % interval]", "precision": "precision", "recall": "recall"}
-WHOLE = Table(
-    name="alignment",
-    rows=_chosen_rows,
-    headings={
-        "measure": ("measure", _measure_words),
-        "n": "pairs",
-        **RATES,
-        "error_rate_chosen_on": "where it was chosen",
-        "error_rate_least": "lowest here",
-        "readings": "chosen of",
-        **PLACE,
-        "rule": "rule",
-    },
-    caption="Alignment error rate by measure",
-)
-BY_LAYER = Table(
-    name="alignment_by_layer",
-    rows=_fixed_rows,
-    heads=4,
-    headings={"measure": ("measure", lambda row: measure_label(row["measure"])), **PLACE, "n": "pairs", **RATES},
-    caption="Alignment error rate by layer, head and row",
-)
-READINGS = Table(name="alignment_readings", rows=_all_rows)
+def _place_words(name: str):
+    """A layer, head or row in words of the page: a dash where a measure does not have it."""
+    return lambda row: "–" if row[name] == NONE else ROW_WORDS.get(row[name], row[name])
+
+
+PLACES = {name: _place_words(name) for name in AXES.values()}
+WHOLE = table("alignment", rows=_chosen_rows, words={"measure": _measure_words, **PLACES})
+BY_LAYER = table("alignment_by_layer", rows=_fixed_rows, words=PLACES)
+READINGS = table("alignment_readings", rows=_all_rows)
 
 
 def _sentences(cell: Cell) -> Iterator[str]:

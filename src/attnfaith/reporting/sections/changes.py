@@ -45,19 +45,22 @@ def by_largest_weight(cell: Cell) -> Chart:
     )
 
 
-def _changed(name: str, **fields) -> Section:
+def _changed(name: str, **code) -> Section:
     """A section on the predictions in its first column, under other attention or of another text."""
-    names = (f"{name}_tvd", f"{name}_flips")
+    declared, names = DECLARED["sections"][name], (f"{name}_tvd", f"{name}_flips")
     quantities = (Quantity("change of the prediction (TVD)", below=0.05), Quantity("share of changed decisions"))
+    note = (
+        "Per text, the total variation distance between the prediction and the changed one: 0 no change, 1 another "
+        "decision with certainty; of several draws the median. Undefined: texts of fewer than two tokens. "
+    )
     return section(
         name,
         chapter="interventions",
-        per_text=lambda cell: dict(zip(names, changes(cell, DECLARED[name]["needs"][0]), strict=True)),
+        per_text=lambda cell: dict(zip(names, changes(cell, declared["needs"][0]), strict=True)),
         quantities=dict(zip(names, quantities, strict=True)),
-        note="Per text, the total variation distance between the prediction and the changed one: 0 no change, 1 another "
-        "decision with certainty; of several draws the median. Undefined: texts of fewer than two tokens.",
+        note=note + declared.get("note", ""),
         lead=names,
-        **fields,
+        **code,
     )
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import Cell, per_cell
-from attnfaith.reporting.spec import MOST_CLASSES, Row, Table, cells_of, section, statistic
+from attnfaith.reporting.spec import MOST_CLASSES, Row, cells_of, section, statistic, table
 from attnfaith.stats import mean
 from attnfaith.support.errors import counted
 
@@ -60,12 +60,7 @@ def _rows(cell: Cell) -> Iterator[Row]:
     }
 
 
-TABLE = Table(
-    name="performance",
-    rows=_rows,
-    across=STATISTICS,
-    caption="Performance and attention",
-)
+TABLE = table("performance", rows=_rows, across=STATISTICS)
 
 
 def performance_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:

@@ -26,8 +26,8 @@ from attnfaith.metrics.attention_faithfulness.plausibility import (
     plausibility_results,
     random_precision,
 )
-from attnfaith.reporting.cells import Cell, measure_label, per_cell
-from attnfaith.reporting.spec import Row, Table, cells_of, counts, main, section
+from attnfaith.reporting.cells import Cell, per_cell
+from attnfaith.reporting.spec import Row, cells_of, counts, main, section, table
 from attnfaith.reporting.tables import format_number
 from attnfaith.stats import estimate, holm, mean, sign_flip_tests, with_interval
 
@@ -153,31 +153,18 @@ def differences(values: Mapping[str, np.ndarray], better: int, other: str | None
     return dict(zip(names, [*zip(*estimates, strict=True), holm(sign_flip_tests(paired))], strict=True))
 
 
-def _difference(heading: str, key: str):
+def _difference(key: str):
     """A difference with its p-value; a dash where there is none."""
-
-    def words(row: Row) -> str:
-        return "–" if np.isnan(row[key]) else f"{format_number(row[key])} (p {row[f'{key}_p_holm']:.3f})"
-
-    return heading, words
+    return lambda row: "–" if np.isnan(row[key]) else f"{format_number(row[key])} (p {row[f'{key}_p_holm']:.3f})"
 
 
-TESTS_TABLE = Table(
-    name="saliency_tests",
+TESTS_TABLE = table(
+    "saliency_tests",
     rows=_test_rows,
-    heads=2,
-    headings={
-        "test": ("test", lambda row: f"{TESTS[row['test']].label} {'↑' if TESTS[row['test']].better > 0 else '↓'}"),
-        "measure": ("measure", lambda row: measure_label(row["measure"])),
-        "n": "texts",
-        "n_undefined": "undefined",
-        "mean": "mean [95 % interval]",
-        "to_attention": _difference("better than attention by", "to_attention"),
-        "to_random": _difference("than random scores", "to_random"),
-        "to_rival": _difference("than the rival", "to_rival"),
-        "rival": ("rival", lambda row: measure_label(row["rival"])),
+    words={
+        "test": lambda row: f"{TESTS[row['test']].label} {'↑' if TESTS[row['test']].better > 0 else '↓'}",
+        **{key: _difference(key) for key in ("to_attention", "to_random", "to_rival")},
     },
-    caption="Which measure tells what the model used?",
 )
 """One row per cell x test x measure. n: texts where the test is defined for the measure; n_undefined: the others. mean,
 ci_low, ci_high: over these texts, with its 95 % interval. to_attention, to_random, to_rival: mean paired difference to
@@ -205,19 +192,7 @@ def _evidence_rows(cell: Cell) -> Iterator[Row]:
         yield {"scores": name} | counts(auprc) | main("auprc_mean", auprc) | baselines
 
 
-EVIDENCE = Table(
-    name="plausibility",
-    rows=_evidence_rows,
-    headings={
-        "scores": ("scores", lambda row: measure_label(row["scores"])),
-        "n": "texts",
-        "n_undefined": "undefined",
-        "auprc_mean": "mean AUPRC [95 % interval]",
-        "random_baseline": "random order",
-        "uniform_baseline": "equal scores",
-    },
-    caption="Plausibility",
-)
+EVIDENCE = table("plausibility", rows=_evidence_rows)
 PLAUSIBILITY = section("plausibility", tables=(EVIDENCE,))
 
 
