@@ -84,7 +84,7 @@ def test_permuted_and_uniform_rows_by_hand(kind, layer):
             changed[place] = sum(weights[number] for number in in_view) / len(in_view)
         return changed
 
-    ((permuted,),) = read_permuted(Maps(subject, batch, [layer]), [np.array([order])])
+    ((permuted,),) = read_permuted(Maps(subject, batch, [layer]), [np.array([[2, 0, 3, 1]])])
     uniform = run("map_uniform", subject, batch, layers=[layer])["map_uniform_probs"]
     own = prediction(subject, batch).softmax(-1).numpy()
     for probs, make in ((permuted, dealt), (uniform, shared)):

@@ -117,9 +117,11 @@ def measure(
         dataset = _pairs(read.dataset, links, links_from)
     elif links is not None:
         raise AttnfaithError("links are between the words of two sentences, and the model is a classifier: leave them out")
+    elif read.labels is None:
+        dataset = read.dataset
     elif "classes" in subject.capabilities:
         dataset = read.labelled(tuple(subject.class_names), subject.num_labels)
-    elif labels is None:
+    elif labels is None:  # a column of labels, which a model without classes does not read
         dataset = read.dataset
     else:
         reason = subject.lacks["classes"]

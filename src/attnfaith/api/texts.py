@@ -41,12 +41,11 @@ class Texts:
     remark: str = ""
 
     def labelled(self, class_names: Sequence[str], count: int):
-        """Return the data set with a column label of class numbers. class_names: () without names; count: of classes.
+        """Return the data set with a column label of class numbers, of texts with labels. class_names: () without names;
+        count: of classes.
 
         Raises DatasetError for a label that is no class.
         """
-        if self.labels is None:
-            return self.dataset
         from datasets import Value
 
         classes = numbers_of(self.labels, class_names, count, self.reading, self.label_names)
@@ -97,7 +96,9 @@ def read_texts(
         raise DatasetError(f"{counted(len(values), 'label')} for {counted(len(table))}: give one for each, None if unknown")
     if name is None:
         name = Path(texts).name.partition(".")[0] if isinstance(texts, str | os.PathLike) else "texts"
-    rows = {keyword: _strings(table, columns[keyword]) for keyword in ("text", "text_pair") if keyword in columns}
+    rows = {keyword: table.column(columns[keyword]) for keyword in ("text", "text_pair") if keyword in columns}
+    if not is_list:
+        rows = {keyword: _strings(table, columns[keyword]) for keyword in rows}
     if "instance_id" in names and table.schema.field("instance_id").type in (pa.string(), pa.large_string()):
         rows["instance_id"] = _strings(table, "instance_id")
         (most_common, count), *_ = Counter(rows["instance_id"]).most_common(1)

@@ -49,25 +49,14 @@ class Erased(TokenEdit):
         return torch.where(left > 0, rest * (weights.sum(3, keepdim=True) / left), rest)
 
 
-def erasure_orders(scores: np.ndarray, name: str, seed: int, draws: int) -> np.ndarray:
-    """Return orders (R,T) of tokens: by decreasing scores (3,T), those of RANKINGS, ties by position; then random ones.
-
-    None below two tokens.
-    """
-    length = scores.shape[1]
-    if length < 2:
-        return np.empty((0, length), np.int64)
-    random = generator(seed, name, "erasure").permuted(np.tile(np.arange(length), (draws, 1)), axis=1)
-    return np.concatenate([np.argsort(-scores, 1, "stable"), random])
-
-
 def first_flips(changed: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the first flip in each order: tokens removed, weight removed, and whether no weight was left; (R,) each.
 
-    changed (R,T): whether the decision is another one after each removal; weights (R,T): those removed. NaN without a flip.
+    changed (R,T): whether the decision is another one after each removal; weights (R,T): those removed. NaN without a flip,
+    and of RANKINGS alone without an order.
     """
     if not len(changed):
-        return np.empty(0), np.empty(0), np.empty(0, bool)
+        return *np.full((2, len(RANKINGS)), np.nan), np.zeros(len(RANKINGS), bool)
     flips, first = changed.any(1), changed.argmax(1)[:, None]
     mass, rest = (np.take_along_axis(values, first, 1)[:, 0] for values in (weights.cumsum(1), sum_after(weights)))
     return np.where(flips, first[:, 0] + 1.0, np.nan), np.where(flips, mass.clip(max=1), np.nan), flips & (rest == 0)
@@ -120,7 +109,10 @@ class _Erasure(TargetMeasure):
         target = self.target(subject, batch, **self.where)
         predicted, odds, slopes = target.slopes()
         scores = [np.stack([weights, *parts]) for weights, parts in zip(target.shown(), slopes, strict=True)]
-        orders = [erasure_orders(*text, seed, self.draws) for text in zip(scores, target.names, strict=True)]
+        orders = []  # by decreasing scores, ties by position; then random ones
+        for values, random in zip(scores, target.random_orders(self.draws, seed, "erasure"), strict=True):
+            ranked = np.argsort(-values, 1, "stable") if len(random) else np.empty((0, values.shape[1]), np.int64)
+            orders.append(np.concatenate([ranked, random]))
         columns = {name: [] for name in self.columns}
         for row, probs in enumerate(read_erased(target, orders)):
             (count, length), weights = orders[row].shape, scores[row][0]
@@ -128,11 +120,9 @@ class _Erasure(TargetMeasure):
             _, gradient, of_factor = scores[row] * expit(odds[row]) * expit(-odds[row])  # of p, exact where it rounds to 1
             values = {"gradient": gradient, "attention_gradient": of_factor, "probs": probs[:length].astype(np.float32)}
             values["order"] = orders[row][len(RANKINGS) :].astype(np.int32)
-            for part, flips in zip(("size", "mass", "empty"), first_flips(changed, weights[orders[row]]), strict=True):
-                flips = flips if part == "empty" else flips.astype(np.float32)
-                undefined = [False if part == "empty" else np.nan] * len(RANKINGS)
-                ranked = flips[: len(RANKINGS)] if count else undefined
-                values |= {f"flip_{part}_{name}": value for name, value in zip(RANKINGS, ranked, strict=True)}
+            size, mass, empty = first_flips(changed, weights[orders[row]])
+            for part, flips in {"size": size.astype(np.float32), "mass": mass.astype(np.float32), "empty": empty}.items():
+                values |= {f"flip_{part}_{name}": flips[place] for place, name in enumerate(RANKINGS)}
                 values[f"flip_{part}_random"] = flips[len(RANKINGS) :]
             for name, column in columns.items():
                 column.append(values[name.removeprefix(f"{self.name}_")])

@@ -128,7 +128,7 @@ class Identifiability(Measure):
                     if own.sum() > 0:
                         rows.append((layer.number, head, row, free, own.sum()))
                         rounding = float(torch.finfo(layer.values.dtype).eps)
-                        parts.append(Polytope.of(values[head][free], own / own.sum(), rounding=rounding))
+                        parts.append(Polytope(own / own.sum(), equations(values[head][free], rounding)))
         total = sum(mass for *_, mass in rows)
         shares = [(np.flatnonzero(free[inside]), float(mass / total)) for *_, free, mass in rows]
         parts = [Part(part, *share) for part, share in zip(parts, shares, strict=True)]

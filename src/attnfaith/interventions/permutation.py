@@ -25,6 +25,7 @@ from attnfaith.support.draws import generator
 
 
 NO_DRAWS = "below two tokens: no draws"
+PERMUTED = Column(("K", "C"), distribution=True, undefined=NO_DRAWS, doc="class probabilities after each random permutation")
 DRAWN = {"range": (0.0, 1.0), "undefined": "below two source tokens: no draws"}
 DISTANCE = "total variation distance of the next token's distribution from the model's own, mean over the word's tokens"
 
@@ -50,11 +51,11 @@ class Permuted(TokenEdit):
 
 
 def read_permuted(target: Target, orders: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
-    """Return the outcomes of a target, each as one array (K,...) an instance, under orders (K,T) of its places."""
+    """Return the outcomes of a target, each as one array (K,...) an instance, under orders (K,T) of its tokens."""
     sources = []
     for places, order in zip(target.places, orders, strict=True):
         sources.append(np.tile(np.arange(target.inside.shape[1]), (len(order), 1)))
-        sources[-1][:, places] = order
+        sources[-1][:, places] = places[order]
     return target.read(Permuted, sources=sources)
 
 
@@ -71,11 +72,6 @@ class _Permutation(TargetMeasure):
         return columns
 
 
-def _permuted_probs(name: str) -> dict[str, Column]:
-    doc = "class probabilities after each random permutation"
-    return {name: Column(("K", "C"), distribution=True, undefined=NO_DRAWS, doc=doc)}
-
-
 @register
 class Permutation(_Permutation):
     """Permutation of attention (Jain & Wallace 2019, Algorithm 2): does it matter which token has which weight?
@@ -87,7 +83,7 @@ class Permutation(_Permutation):
     """
 
     name, cost, needs, target = "permutation", "reading", frozenset({"classes", "intervention"}), Pooled
-    columns = _permuted_probs("permuted_probs")
+    columns = {"permuted_probs": PERMUTED}
 
     draws: Draws = 100
 
@@ -106,7 +102,7 @@ class MapPermutation(_Permutation):
     """
 
     name, cost, needs, target = "map_permutation", "draws", frozenset({"attention maps", "classes"}), Maps
-    columns = _permuted_probs("map_permuted_probs")
+    columns = {"map_permuted_probs": PERMUTED}
 
     draws: Draws = 20
     layers: Layers = "shown"

@@ -146,11 +146,6 @@ class Polytope:
         elif freedom == 1:
             self.seen += self._ends()
 
-    @classmethod
-    def of(cls, values: np.ndarray, own: np.ndarray, *, rounding=DOUBLE) -> "Polytope":
-        """Return that of values (T,d)."""
-        return cls(own, equations(values, rounding))
-
     def _ends(self) -> list[np.ndarray]:
         """The two ends of a segment."""
         direction = np.linalg.qr(self.rows.T, mode="complete")[0][:, -1]
@@ -242,7 +237,7 @@ def alternatives(values: np.ndarray, attention: np.ndarray, *, top=1, nodes=0, r
     ([0.0, 0.0, 0.0], [0.5, 1.0, 0.5], 0.5)
     """
     values, own = np.asarray(values, np.float64), np.asarray(attention, np.float64)
-    part = Polytope.of(values, own / own.sum(), rounding=rounding)
+    part = Polytope(own / own.sum(), equations(values, rounding))
     return of_parts([Part(part, np.arange(len(own)), 1.0)], np.zeros(len(own)), top=top, nodes=nodes)
 
 

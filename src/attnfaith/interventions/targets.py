@@ -119,10 +119,10 @@ class Target:
         return probs.argmax(1)
 
     def random_orders(self, draws: int, seed: int, purpose: str) -> list[np.ndarray]:
-        """Return random orders (K,T) of the places of each instance; K is `draws`, or 0 below two tokens."""
+        """Return random orders (K,T) of the tokens of each instance, by number; K is `draws`, or 0 below two tokens."""
         orders = []
         for places, name in zip(self.places, self.names, strict=True):
-            same = np.broadcast_to(places, (draws if len(places) > 1 else 0, len(places)))
+            same = np.broadcast_to(np.arange(len(places)), (draws if len(places) > 1 else 0, len(places)))
             orders.append(generator(seed, name, purpose).permuted(same, axis=1))
         return orders
 

@@ -169,13 +169,14 @@ class Identity:
     @property
     def objective_label(self) -> str:
         """Such as "classification(diversity 0.5)", "adversarial(kl, 0.002)", "guided(bilstm+additive+softmax)"."""
-        against = {
-            "adversarial": [*self._adversary, ("base", self.base_penalties)],
-            "guided": ["+".join(filter(None, (self.base, self.base_penalties)))],
-        }
+        against = ()
+        if self.objective == "adversarial":
+            against = (*self._adversary, ("base", self.base_penalties))
+        elif self.objective == "guided":
+            against = ("+".join(filter(None, (self.base, self.base_penalties))),)
         return labelled(
             self.objective,
-            *against.get(self.objective, ()),
+            *against,
             ("attention rate x", None if self.attention_rate == 1 else self.attention_rate),
             ("tokens erased", self.random_erasure or None),
             *self.penalties,

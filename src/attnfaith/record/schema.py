@@ -68,27 +68,22 @@ class Column:
     doc: str = ""
     needs: frozenset[str] = frozenset()
 
-    def arrow_type(self) -> pa.DataType:
+    @lru_cache(maxsize=1024)  # noqa: B019 (of few columns, and a measurement asks for all of them)
+    def field(self, name: str) -> pa.Field:
+        """The Arrow field, with this description in its metadata.
+
+        Raises RecordError for a name that no column may have: it would become part of a file's name.
+        """
+        if not NAME.fullmatch(name):
+            raise RecordError(
+                f"column name {name[:80]!r}: a name is lower-case letters, digits and underscores, begins with a letter and "
+                "has at most 80 characters"
+            )
         kind = pa.dictionary(pa.int32(), pa.string()) if self.dtype == "category" else pa.type_for_alias(self.dtype)
         for _ in self.axes:
             kind = pa.list_(kind)
-        return kind
-
-    @lru_cache(maxsize=1024)  # noqa: B019 (of few columns, and a measurement asks for all of them)
-    def field(self, name: str) -> pa.Field:
-        """The Arrow field, with this description in its metadata. Raises RecordError as `check_name` does."""
-        check_name(name)
         described = {key: value for key, value in vars(self).items() if key != "needs"}
-        return pa.field(name, self.arrow_type(), metadata={b"attnfaith": json.dumps(described).encode()})
-
-
-def check_name(name: str) -> None:
-    """Raise RecordError for a name that no column may have: it would become part of a file's name."""
-    if not NAME.fullmatch(name):
-        raise RecordError(
-            f"column name {name[:80]!r}: a name is lower-case letters, digits and underscores, begins with a letter and has "
-            "at most 80 characters"
-        )
+        return pa.field(name, kind, metadata={b"attnfaith": json.dumps(described).encode()})
 
 
 def column_of(field: pa.Field) -> Column:
@@ -254,13 +249,13 @@ def validate(table: pa.Table) -> None:
     if sequences:
         lengths["R"] = {"the rule": np.full(table.num_rows, 2)}
     for name in [*common, *(name for name in table.column_names if name not in common)]:  # the common give T, C and G
-        check_name(name)
         field = table.schema.field(name)
         column, is_fixed = column_of(field), name in fixed
         if is_fixed and not (name == "probs" and column in OUTPUTS.values()):
             column = fixed[name]
-        if is_fixed and _layout(field.type) != _layout(column.arrow_type()):
-            raise RecordError(f"column '{name}' is {field.type}; it must be {column.arrow_type()}")
+        declared = (column if is_fixed else Column()).field(name).type
+        if is_fixed and _layout(field.type) != _layout(declared):
+            raise RecordError(f"column '{name}' is {field.type}; it must be {declared}")
         _check_values(name, column, table.column(name).combine_chunks(), is_fixed, lengths)
     for axis, kind in (("T", "source"), ("G", "target")) if sequences else ():
         for row in np.flatnonzero(next(iter(lengths[axis].values())) == 0)[:1]:
@@ -303,7 +298,7 @@ def _check_values(name: str, column: Column, array: pa.Array, is_fixed: bool, le
             raise RecordError(f"column '{name}' row {rows[place]}: is null, or holds a null")
         if not axis:
             continue
-        owners, counts = rows, list_lengths(array)
+        owners, counts = rows, pc.list_value_length(array).to_numpy(zero_copy_only=False)
         if axis in lengths:
             groups = np.arange(len(counts)) if axis == "W" else rows
             if not lengths[axis]:
