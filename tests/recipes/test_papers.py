@@ -11,7 +11,6 @@ from attnfaith.recipes import folder as shipped
 from attnfaith.reporting.cells import split_cells
 from attnfaith.stats import holm, over_seeds_and_texts
 from attnfaith.verdict import DO_NOT_SHOW, MAY_SHOW, OUTCOMES, Losses
-from recipes.bastings_filippova_2020 import analysis as bastings
 from recipes.interventions import analysis as interventions
 from recipes.interventions import attention_tests
 from recipes.meister_2021 import numbers
@@ -30,7 +29,6 @@ from tests.recipes.cells import (
     analysed,
     analysis_of,
     hits,
-    parts_cell,
     planted_cell,
     texts_cell,
     twins,
@@ -52,14 +50,6 @@ def test_an_analysis_makes_what_its_page_includes(study):
         assert {*shown} & {path.stem for path in stored}
         for path in stored:
             assert {*pd.read_csv(path, nrows=1).columns} == {*results.tables[path.stem].columns}, path.name
-
-
-def test_parts_that_do_not_add_up():
-    rows = bastings.completeness([parts_cell()]).set_index("measure")
-    names = ["n", "n_undefined", "left_median", "left_max", "share_incomplete", "steps_median", "steps_max"]
-    gradients, relevance = (rows.loc[name, names].astype(float) for name in ("integrated_gradients", "lrp"))
-    np.testing.assert_allclose(gradients, [3, 1, 0.01 / 4.01, 0.2 / 2.2, 1 / 3, 40, 540], rtol=1e-6)
-    np.testing.assert_allclose(relevance, [3, 1, 0, 0.1, 1 / 3, NAN, NAN], rtol=1e-6)
 
 
 def test_tests_of_attention_by_hand():

@@ -7,22 +7,11 @@
 from attnfaith.recipes.config import check_data, check_model, model_config, sequence_config
 from attnfaith.recipes.files import build, differences, dump, find, folder, load, named, parse, read_text, read_value
 from attnfaith.recipes.options import parse_overrides
-from attnfaith.recipes.schema import (
-    Data,
-    Measure,
-    Model,
-    Penalties,
-    Recipe,
-    RecipeError,
-    Report,
-    Training,
-    make_section,
-    section,
-)
+from attnfaith.recipes.schema import Data, Model, Penalties, Recipe, RecipeError, Report, Training, make_section, section
 
 
 __all__ = (
-    ["Data", "Measure", "Model", "Penalties", "Recipe", "RecipeError", "Report", "Training"]
+    ["Data", "Model", "Penalties", "Recipe", "RecipeError", "Report", "Training"]
     + ["build", "check_data", "check_model", "differences", "dump", "find", "folder", "load", "make_section", "model_config"]
     + ["named", "parse", "parse_overrides", "read_text", "read_value", "section", "sequence_config"]
 )

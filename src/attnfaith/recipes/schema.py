@@ -424,7 +424,8 @@ class Recipe:
         yield labels and selector is None, "models trained for labels by their own attention", "penalties"
         yield pairs or flat, "models without model.hierarchy", "penalties"
         yield ours, "classifiers of this package", "penalties diversity word_tying masked_language_model"
-        yield self.penalties.impermissible_mass > 0, "penalties.impermissible_mass", "penalties impermissible_heads"
+        many = self.penalties.impermissible_mass > 0 and self.kind == "pretrained"
+        yield many, "penalties.impermissible_mass of model.pretrained", "penalties impermissible_heads"
         yield self.penalties.word_tying > 0, "penalties.word_tying", "penalties word_tying_distance"
         yield self.penalties.masked_language_model > 0, "penalties.masked_language_model", "penalties masked_share"
         others = {key.name for key in fields(self.selection)} - {*(SELECTION[selector.kind] if selector else ())}
@@ -452,9 +453,6 @@ class Recipe:
             ),
             "objective.kind='adversarial' with model.projection='uniform': uniform attention cannot move": (
                 kind == "adversarial" and model.projection == "uniform"
-            ),
-            "penalties.impermissible_heads='max' is only for model.pretrained: other attention has one head": (
-                self.penalties.impermissible_heads == "max" and self.kind != "pretrained"
             ),
             "penalties.impermissible_mass of sentence pairs needs model.type=gru, with attention that can change": (
                 pairs and mass > 0 and unmoved
