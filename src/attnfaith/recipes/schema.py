@@ -92,6 +92,7 @@ def make_section(kind: type, values: Mapping, place: str):
 
 
 def _is_silent(mistake: Mapping) -> bool:
+    """Whether a mistake is null for a key, or a key of an earlier version with the only value that it had."""
     name, value = mistake["loc"][-1] if mistake["loc"] else "", mistake["input"]
     if mistake["type"] != "unexpected_keyword_argument":
         return value is None and all(isinstance(step, str) for step in mistake["loc"])
