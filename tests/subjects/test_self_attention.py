@@ -64,9 +64,9 @@ def test_rounding_is_no_path_and_does_not_hide_one():
     logits = torch.stack([(first + 100).tanh() + 0 * masked, first * 1e-30 * (lost * 1e-30)], 1)
     (slope,) = torch.autograd.grad(logits.sum(), [output], retain_graph=True)
     assert not slope.any()
-    assert rows_that_matter(logits, [output], attended)[0].tolist() == [[True, False, True, False]]
+    assert rows_that_matter(logits, output, attended).tolist() == [[True, False, True, False]]
     unmasked = torch.stack([first.tanh() + masked], 1)
-    assert rows_that_matter(unmasked, [output], attended)[0].tolist() == [[True, True, False, False]]
+    assert rows_that_matter(unmasked, output, attended).tolist() == [[True, True, False, False]]
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "xlnet"])

@@ -76,12 +76,10 @@ class Gradient(Measure):
     The derivative of the predicted class's probability towards leaving each token's one-hot input.
 
     A model with many heads and layers has the gradient of captum's InputXGradient, through attention; take
-    `gradient_attention_held` for the one that holds attention fixed. A model with one attention over states has the gradient
-    of Jain & Wallace: attention is detached after the projection, so the gradient flows through the values and the encoder
-    only. For states it is p(1-p) a_t |s_t| in closed form, s the difference of logits a state adds to the context.
-
-    It is computed by log-odds, dp = p(1-p) df: a softmax would be flat above a difference of logits of 17 in float32. Values
-    are not divided by their sum; ranks are the same.
+    `gradient_attention_held` for the one that holds attention fixed. A model with one attention over states has that of Jain
+    & Wallace: attention is detached after the projection, and of states it is p(1-p) a_t |s_t|, s what a state adds to the
+    difference of logits. It is computed by log-odds, dp = p(1-p) df: in float32 a softmax is flat above a difference of 17.
+    Values are not divided by their sum.
 
     Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
     """
@@ -133,11 +131,9 @@ class GradientAttentionHeld(Gradient):
 class GradientNorm(Measure):
     """Gradient importance as Meister et al. (2021) define it: the L2 norm of the logit's gradient, through attention or not.
 
-    The length of the steepest ascent of the prediction in each token's embedding, and in each token's state. With two
-    classes f is the single logit of a sigmoid model, with more the logit of "this class or another". Where attention is held
-    fixed the state of token t has a_t ||df/dc||_2, c the context: the order of the states is that of attention whatever the
-    model. Norms are not divided by their sum (their eq. 4 does); ranks and
-    entropies are the same.
+    With two classes f is the single logit of a sigmoid model, with more the logit of "this class or another".
+    Where attention is held fixed the state of token t has a_t ||df/dc||_2, c the context: the order of the states is that
+    of attention whatever the model. Norms are not divided by their sum (their eq. 4 does).
 
     Source: Meister et al. 2021, eq. 4; held fixed as in Jain & Wallace 2019, section 4.1.
     """
@@ -193,14 +189,11 @@ class GradientXInput(TargetMeasure):
 class GradientHiddenToInput(Measure):
     """What an encoder's states are made of: how the length of each state depends on each token (Meister et al. 2021, eq. 5).
 
-    How spread out over the text's tokens what a state encodes is, for every state.
-
         g_p(i) = ||d ||h_p||_2 / d x_i||_2 / sum_k ||d ||h_p||_2 / d x_k||_2
 
     for state p and the embedding x_i of token i; p, i and k run over the attendable tokens, in a hierarchical model over
-    sentences, with the embeddings of all words of one as one vector. A row of g is
-    undefined where all its gradients are 0: a state of length 0, or one that depends on no token. The second text of a pair
-    does not reach the states and is not counted.
+    sentences, with the embeddings of all words of one as one vector. A row of g is undefined where all its gradients are 0.
+    The second text of a pair is not counted.
 
     One backward pass for each place of the longest text, in float64: a Transformer as it is drawn makes all states equally
     long but for the epsilon of its norms.

@@ -56,10 +56,8 @@ class Parts(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """Intervals of the lines of some instances; all but rows in float64.
-
-    rows (I,): the instance of each. low, high (I,): its ends, as shares of the line. parts (I,L): what each position gets
-    from it. errors (I,L): how far that may be off.
+    """Intervals of lines: the instance of each (I,), its ends as shares of the line (I,), what each position gets from it
+    (I,L) and how far that may be off (I,L); all but rows in float64.
     """
 
     rows: torch.Tensor
@@ -106,10 +104,8 @@ def integrate(line: Line, max_steps: int, tolerance: float) -> Parts:
 
 
 def _begin(line: Line) -> tuple[Intervals, torch.Tensor, torch.Tensor]:
-    """The first intervals, f at the end less f at the start (B,), and what is rounding of these (B,).
-
-    An instance has one interval, its whole line. Where f turns close to the start it has one for every four decades, down
-    to where f no longer differs from that at the start.
+    """The first intervals, f at the end less f at the start (B,), and what is rounding of these (B,). An interval is a whole
+    line; where f turns close to the start, four decades, down to where f no longer differs from that at the start.
     """
     lines, shares = torch.arange(len(line.end), device=line.end.device), [0.0, *NEAR_START]
     first, *near = _values(line, lines, shares[:3]).unbind(1)

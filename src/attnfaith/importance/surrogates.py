@@ -59,7 +59,6 @@ class _Surrogate(TargetMeasure):
         raise NotImplementedError
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        captum()
         f, dtype = self.explained(subject, batch), torch.get_default_dtype()
         fitted, residuals = [], []
         for row, (name, length) in enumerate(zip(batch["instance_id"], token_counts(subject, batch), strict=True)):
@@ -89,10 +88,8 @@ class _Surrogate(TargetMeasure):
 
 
 class _Linear:
-    """A linear model of scikit-learn fitted in float64, in the form that captum asks for.
-
-    Captum's own fit is in float32. There the weight of 10^6 on the whole and on nothing leaves four digits, and Lasso stops
-    at another step on another processor.
+    """A linear model of scikit-learn in the form that captum asks for, fitted in float64: in captum's float32 the weight of
+    10^6 on the whole and on nothing leaves four digits, and Lasso stops at another step on another processor.
     """
 
     def __init__(self, estimator):

@@ -112,7 +112,7 @@ class Hook(TorchFunctionMode):
 
     def rows(self, logits: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
         """(B,Q) bool: the rows of the watched map whose output the logits depend on, see `rows_that_matter`."""
-        return rows_that_matter(logits, [self.watched], attended)[0]
+        return rows_that_matter(logits, self.watched, attended)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -295,24 +295,19 @@ class Named(Watching):
         self._within.pop()
 
 
-def rows_that_matter(logits: torch.Tensor, outputs: Sequence[torch.Tensor], attended: torch.Tensor) -> list[torch.Tensor]:
-    """The rows (B,Q) bool of each layer's output (B,H,Q,D) that the logits (B,C) depend on, first layer first.
+def rows_that_matter(logits: torch.Tensor, output: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+    """The rows (B,Q) bool of an attention's output (B,H,Q,D) from which a path leads to the logits (B,C).
 
-    attended (B,Q): the mask that the model was given. Of the last layer a row matters by structure, whatever the numbers:
-    slopes of NaN go back from the logits and reach every row with a path to them, for no rounding, cancelling sum or tanh of
-    exactly 1 stops NaN. A model may multiply what is not attended to by 0, so such a row's own slope must not be 0 either.
-    Before the last layer NaN would pass the weights of 0 that a mask leaves: a row matters whose slope is not 0.
+    attended (B,Q): the mask that the model was given. Slopes of NaN go back from the logits and reach every row with a path
+    to them, for no rounding, cancelling sum or tanh of exactly 1 stops NaN. A model may multiply what is not attended to by
+    0, so such a row's own slope must not be 0 either.
     """
     weights = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)  # not all alike
-    own, nan = weights.expand_as(logits), torch.full_like(logits, torch.nan)
-    slopes = _slopes(logits, outputs, own)
-    *rows, last = [(slope != 0).any(3).any(1) for slope in slopes]
-    reached = _slopes(logits, outputs[-1:], nan)[0].isnan().any(3).any(1)
-    return [*rows, reached & (attended.bool() | last)]
-
-
-def _slopes(logits: torch.Tensor, outputs: Sequence[torch.Tensor], seed: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    return torch.autograd.grad([logits], outputs, [seed], retain_graph=True, allow_unused=True, materialize_grads=True)
+    own, reached = (
+        torch.autograd.grad([logits], [output], [seed], retain_graph=True, allow_unused=True, materialize_grads=True)[0]
+        for seed in (weights.expand_as(logits), torch.full_like(logits, torch.nan))
+    )
+    return reached.isnan().any(3).any(1) & (attended.bool() | (own != 0).any(3).any(1))
 
 
 def joined(parts: Sequence[Read], groups: Sequence[tuple[torch.Tensor, int]], width: int) -> Read:

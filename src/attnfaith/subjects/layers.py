@@ -3,15 +3,10 @@
 A layer is the module in which one map is made and whose output is the next one's input: the outermost element of a list of
 modules that makes one map a call. `chain_of` finds it. A module may serve as several layers.
 
-With its attention weights and the scales of its norms held, a state after attention is a sum of one vector a token, and of
-biases. No architecture is named here: the calls that follow a map show how a layer is made, and one of these forms is taken
-only if the recorded numbers add up:
-
-* the first call after a map is the linear one that projects the output of all heads;
-* norms stand after: one of state plus attention, then one of that plus the rest of the layer (BERT);
-* or they stand before, and the result is state plus attention plus the rest of the layer (GPT-2, GPT-J); where attention is
-  itself given to a norm before it is added, as in Gemma 2, that is held too;
-* a decoder's layer has two blocks with attention: over the target so far, then over the source.
+With attention weights and scales of norms held, a state after attention is a sum of one vector a token, and of biases. The
+calls that follow a map show how a layer is made, and a form is taken only if the recorded numbers add up: a linear call that
+projects the output of all heads, then norms of state plus attention and of that plus the rest (BERT), or norms before, so
+that the result is state plus attention, perhaps after a norm of its own, plus the rest (GPT-2, GPT-J, Gemma 2).
 
 Shapes: B instances, L input positions, R rows among them, H heads, E the size of a state, D that of a head's values, N
 copies of an instance, S source positions.
@@ -63,10 +58,9 @@ class Layer:
 
 
 class Recorded(Watching):
-    """A record of the layers of a forward pass; nothing is changed.
+    """A record of the layers of a forward pass, the maps `numbers`; nothing is changed.
 
-    numbers: those of the maps of layers. blocks: the name of each layer's module; () leaves states out. calls: whether to
-    record the calls that follow a map.
+    blocks: the name of each layer's module; () leaves states out. calls: whether to record the calls that follow a map.
     """
 
     def __init__(self, model, numbers: Sequence[int], blocks: Sequence[str] = (), *, calls: bool = True):
@@ -112,10 +106,9 @@ class Recorded(Watching):
 
 
 class Fed(Watching):
-    """N copies of an instance, in which each layer is given another state.
+    """N copies of an instance, in which each layer, a module of `blocks`, is given another state (L,E).
 
-    blocks: the name of each layer's module. states: the state (L,E) of each layer. results: those (N,L,E) of the layers; of
-    copies that are read in several passes, pass by pass.
+    results: those (N,L,E) of the layers; of copies that are read in several passes, pass by pass.
     """
 
     def __init__(self, model, blocks: Sequence[str], states: Sequence[torch.Tensor]):
@@ -162,11 +155,8 @@ def result_of(result) -> torch.Tensor | None:
 
 
 def chain_of(model, names: Sequence[str], shape, record: Callable[[tuple[str, ...]], list[Layer]]) -> tuple[str, ...]:
-    """The name of each layer's module; () where none are a chain.
-
-    Candidates are elements of lists of modules, outermost first, each with one of the modules `names` in it. They are a
-    chain where each makes one of the layers record(candidates), of states (B,L,E), and gives what the next is given. shape:
-    (B,L).
+    """The name of each layer's module, an element of a list that has one of the modules `names` in it, outermost first: each
+    makes one of the layers record(candidates), of states of this shape (B,L), and gives what the next is given; else ().
     """
     for blocks in zip(*(_lists_around(model, name.split(".")) for name in names), strict=False):
         try:

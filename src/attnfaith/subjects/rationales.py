@@ -80,18 +80,15 @@ class Rationales(PackageSubject):
         return self.model.read(texts, gates.to(embedded.dtype))
 
     def selection(self, batch: Batch) -> torch.Tensor:
-        """(B,T) in float64, 0..1: the gate of each token at test time before it is made hard; kept in the batch.
-
-        Of bernoulli its probability; of hardkuma 0, 1 or the mean of the distribution that was not stretched, what is
-        likeliest; of a budget the relaxed gate.
+        """(B,T) in float64, 0..1: the gate of each token at test time before it is made hard. Of bernoulli its probability;
+        of hardkuma the likeliest of 0, 1 and the mean of the distribution that was not stretched; of a budget the relaxed
+        gate.
         """
         return self._selection(batch).values.double()
 
     def selected(self, batch: Batch) -> torch.Tensor:
-        """(B,T) bool: the tokens that the model reads at test time. There may be none; kept in the batch.
-
-        Those whose value is above the threshold (0.5 of bernoulli, else 0); of more than the budget allows, those of the
-        largest values.
+        """(B,T) bool: the tokens that the model reads at test time, those whose value is above the threshold (0.5 of
+        bernoulli, else 0); of more than the budget allows, those of the largest values. There may be none.
         """
         return self._selection(batch).selected
 

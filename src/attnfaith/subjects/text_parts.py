@@ -44,10 +44,8 @@ def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], abse
 
     absent: what becomes of the rest. "deleted": what follows moves up, and of a hierarchical model a sentence without words
     is gone. "zero": their embeddings are zeros. "mask_token": the mask token is in their place. "hidden": they keep their
-    places, and no attention may look at them. Begin and end markers and a second text that is not attended to stay. Each
-    part is read as a text of its own, together with parts of its length.
-
-    Raises SubjectError for a subject that cannot do so.
+    places, and no attention may look at them. Markers and a second text that is not attended to stay. Raises SubjectError
+    for a subject that cannot do so.
     """
     require(subject, {ABSENT[absent]}, f"absent='{absent}'")
     owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
