@@ -24,7 +24,7 @@ def charts_of(record):
 
 def test_a_row_has_the_mean_its_interval_and_the_texts():
     values = np.array([0.0, 0.1, 0.45, 0.9, 1.3, np.nan])
-    chart = text_chart("name", "title", "axis", {"attention": values, "other": values[:2], "none": values[-1:]})
+    chart = text_chart("evidence", {"attention": values, "other": values[:2], "none": values[-1:]})
     first, second = chart.bars
     assert first.marks == ((np.nanmean(values), ATTENTION),) and (first.low, first.high) == interval_of(values[:5])
     assert second.marks == ((0.05, INK),) and "other 0.05" in chart.words

@@ -74,7 +74,7 @@ def test_a_failure_leaves_the_old_report_whole(tmp_path, monkeypatch, broken):
     def fail(*_args, **_kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr(f"attnfaith.reporting.report.{broken}", fail)
+    monkeypatch.setattr(f"attnfaith.reporting.page.{broken}", fail)
     with pytest.raises(OSError, match="disk full"):
         write_report(draw(9), folder)
     assert contents(folder) == before and list(tmp_path.iterdir()) == [folder]

@@ -7,7 +7,7 @@ from importlib import import_module
 
 _MODULES = {
     "charts": ("save_figure",),
-    "report": ("write_report",),
+    "page": ("write_report",),
     "sections.agreement": ("agreement_table",),
     "sections.performance": ("performance_table",),
     "sections.saliency": ("plausibility_table",),

@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -22,7 +21,7 @@ from attnfaith.reporting import sections
 from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, ReportError, measure_label, one_cell
 from attnfaith.reporting.charts import svg
 from attnfaith.reporting.facts import own_data_facts
-from attnfaith.reporting.html import template
+from attnfaith.reporting.html import DECLARED, FOLDER, template
 from attnfaith.reporting.sections import saliency
 from attnfaith.reporting.sections.agreement import TAU, measures_chart
 from attnfaith.reporting.sections.performance import selected_by
@@ -35,7 +34,6 @@ from attnfaith.support.files import CARD, RECORD, STATE, read_object, write_atom
 from attnfaith.verdict import RULE
 
 
-FOLDER = files("attnfaith.reporting")
 BIBTEX: dict[str, str] = {
     re.match(r"@\w+\{([^,]+),", entry)[1]: entry
     for entry in re.split(r"\n(?=@)", (FOLDER / "citations.bib").read_text(encoding="utf-8"))
@@ -66,37 +64,15 @@ def public(value: object) -> object:
 # ---------- the numbers of a model
 
 
-FURTHEST = "distance (JSD in nats, at most 0.693) of the furthest attention that keeps the prediction"
-SHUFFLED = "prediction under shuffled weights: "
-CHANGE, FLIPS = f"{SHUFFLED}median change (TVD)", f"{SHUFFLED}share of draws with another decision"
-NUMBERS = {
-    "correct": ("accuracy", "accuracy"),
-    "entropy attention": ("normalised_entropy", "entropy of attention over its maximum; 1: all tokens alike"),
-    "zeros attention": ("share_of_zeros", "share of a text’s tokens without weight"),
-    "marker_attention": ("marker_attention", "share of attention that lies on markers"),
-    "group_mass_impermissible": ("group_mass", "share of attention on words that it should not need"),
-    "permutation_tvd": ("tvd", CHANGE),
-    "permutation_flips": ("flip_fraction", FLIPS),
-    "random_support_tvd": ("tvd", CHANGE),
-    "random_support_flips": ("flip_fraction", FLIPS),
-    "map_permutation_tvd": ("tvd", f"{CHANGE}, in all heads"),
-    "map_permutation_flips": ("flip_fraction", f"{FLIPS}, in all heads"),
-    "adversary_exact_*": ("jsd", FURTHEST),
-    "adversary_search_*": ("jsd", f"{FURTHEST}, as far as a search finds"),
-    "map_adversary_jsd": ("jsd", f"{FURTHEST}, as far as a search of maps finds"),
-}
-"""{number per text: (its name in metadata, in words)}; of several with one name the first that the record holds; of those of
-several epsilons, the last number of a name, that of the smallest.
-"""
-
-
 def card_numbers(cell: Cell) -> dict[str, dict]:
     """The numbers of a cell's card, means over texts, by their name in metadata, with the measure that attention is compared
-    with after a dot: "kendall_tau.gradient". Each is a row of the table `summary` with a label; NaN undefined.
+    with after a dot: "kendall_tau.gradient". Each is a row of the table `summary` with a label; NaN undefined. Of several of
+    one name the first that the record holds is taken; of those of several epsilons, the last number, that of the smallest.
     """
     summary = {name: row for section in sections.of_cell(cell) for name, row in section.summary(cell).items()}
     numbers: dict[str, dict] = {}
-    for quantity, (metric, label) in NUMBERS.items():
+    for quantity, declared in DECLARED["card"].items():
+        metric, label = declared["metric"], declared["label"]
         start, of_epsilons, _ = quantity.partition("*")
         if of_epsilons:
             epsilons = [name.removeprefix(start) for name in summary if name.startswith(start) and name[-1].isdigit()]

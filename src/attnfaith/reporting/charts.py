@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
-from attnfaith.reporting.html import template
+from attnfaith.reporting.html import DECLARED, template
 from attnfaith.reporting.tables import signed
 from attnfaith.stats import estimate
 from attnfaith.support.errors import AttnfaithError, cut
@@ -77,16 +77,14 @@ class Chart:
 
 def text_chart(
     name: str,
-    title: str,
-    axis: str,
     values: Mapping[str, np.ndarray],
     ticks: Sequence[float] = SHARES,
     *,
     interval: Callable[[np.ndarray], tuple[float, float]] | None = None,
     **fields,
 ) -> Chart:
-    """The chart of numbers of texts [N] by label: the mean with its interval, `stats.interval_of` unless another is given,
-    over the histogram of the texts. What is undefined for all texts has no row.
+    """The chart that DECLARED describes, of numbers of texts [N] by label: the mean with its interval, `stats.interval_of`
+    unless another is given, over the histogram of the texts. What is undefined for all texts has no row.
     """
     bars = []
     for label, numbers in values.items():
@@ -97,7 +95,7 @@ def text_chart(
             shares = np.histogram(inside, BINS, (ticks[0], ticks[-1]))[0] / len(defined)
             colour = ATTENTION if label == "attention" else INK
             bars.append(Bar(label, ((mean, colour),), low, high, tuple(shares.tolist())))
-    return Chart(name, title, axis, tuple(bars), tuple(ticks), **fields)
+    return Chart(name, bars=tuple(bars), ticks=tuple(ticks), **DECLARED["charts"][name], **fields)
 
 
 def binned(values: np.ndarray, sizes: np.ndarray, edges: Sequence[float], unit: str) -> dict[str, np.ndarray]:

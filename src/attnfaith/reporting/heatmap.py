@@ -7,7 +7,7 @@ page's colour, so that every word on a shade can be read (WCAG >= 4.5).
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -43,31 +43,6 @@ class Score(NamedTuple):
     def hue(self, own: int) -> int:
         """The place in COLOURS of its hue. own: that of its measure."""
         return NEGATIVE if self.share < 0 else own
-
-
-@dataclass(frozen=True)
-class Example:
-    """One text as shown.
-
-    predicted, label: classes in words, label "" where unknown; wrong: whether they differ. probability: of the predicted
-    class. lines: of each measure its label, the place of its hue in COLOURS, and the scores. tokens: as many as are shown,
-    of `length`. gold: whether each is gold evidence; [] where that is not known. query: the words of the second text, None
-    where the cell has none. unit: "token" or "sentence". direction: "ltr" or "rtl".
-    """
-
-    instance_id: str
-    predicted: str
-    probability: float
-    label: str
-    wrong: bool
-    lines: list[tuple[str, int, list[Score]]]
-    tokens: list[str]
-    gold: list[bool]
-    length: int
-    truncated: bool
-    query: list[str] | None
-    unit: str
-    direction: str
 
 
 def hue_of(measure: str) -> int:
@@ -129,13 +104,19 @@ def middle_text(cell: Cell) -> tuple[int, str]:
     return row, f"No extreme: its τ of attention and {label}, {signed(tau[row])}, is next to the median, {signed(median)}."
 
 
-def example(cell: Cell, row: int, measures: Sequence[str] | None = None, most: int = MOST_TOKENS) -> Example:
-    """One instance as it is shown. measures: None for `heat_measures`. most: tokens."""
+def example(cell: Cell, row: int, measures: Sequence[str] | None = None, most: int = MOST_TOKENS) -> SimpleNamespace:
+    """One text as it is shown. measures: None for `heat_measures`. most: tokens.
+
+    predicted, label: classes in words, label "" where unknown; wrong: whether they differ. probability: of the predicted
+    class. lines: of each measure its label, the place of its hue in COLOURS, and the scores. tokens: as many as are shown,
+    of `length`. gold: whether each is gold evidence; [] where that is not known. query: the words of the second text, None
+    where the cell has none. unit: "token" or "sentence". direction: "ltr" or "rtl".
+    """
     texts, label, predicted = cell.table.column("tokens")[row].as_py(), cell.labels[row], int(cell.predicted[row])
     shown = slice(MOST_SENTENCES if cell.nested else most)
     measures = heat_measures(cell) if measures is None else measures
     scores = {name: scores_of(cell.scores(name)[row], measure_label(name))[shown] for name in measures}
-    return Example(
+    return SimpleNamespace(
         instance_id=visible(cell.instance_ids[row]),
         predicted=class_label(cell, predicted),
         probability=float(cell.probs[row, predicted]),

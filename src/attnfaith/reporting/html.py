@@ -1,4 +1,4 @@
-"""The parts of pages: templates, scripts and packed numbers."""
+"""The parts of pages: templates, declared words, scripts and packed numbers."""
 
 import base64
 import functools
@@ -11,12 +11,18 @@ from typing import NamedTuple
 
 import jinja2
 import numpy as np
+import yaml
 from markupsafe import Markup
 
 from attnfaith import __version__
 from attnfaith.support.errors import counted
 from attnfaith.support.escaping import html, markdown
 from attnfaith.support.files import write_atomically
+
+
+FOLDER = files("attnfaith.reporting")
+DECLARED: dict[str, dict[str, dict]] = yaml.safe_load((FOLDER / "sections.yaml").read_text(encoding="utf-8"))
+"""What "sections", "tables", "charts" and a "card" read and say, by name."""
 
 
 @functools.cache
@@ -46,8 +52,7 @@ class Script(NamedTuple):
 
 def script(*names: str) -> Script:
     """The scripts of these names one after the other, with their digest."""
-    folder = files("attnfaith.reporting").joinpath("templates")
-    text = "\n".join(folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in names)
+    text = "\n".join((FOLDER / "templates" / f"{name}.js").read_text(encoding="utf-8") for name in names)
     return Script(Markup(text), base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
 
 

@@ -5,12 +5,13 @@ All styles are in the HTML itself, on a ground of their own, so that it can be r
 
 from collections.abc import Sequence
 from functools import cached_property
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 
 from attnfaith.reporting.cells import Cell, describe, main_measures, measure_label, undefined
-from attnfaith.reporting.heatmap import SHADES, Example, example, heat_measures, middle_text
+from attnfaith.reporting.heatmap import SHADES, example, heat_measures, middle_text
 from attnfaith.reporting.html import template
 from attnfaith.reporting.sections import agreement
 from attnfaith.reporting.sections.performance import accuracy_in_words
@@ -54,7 +55,8 @@ class ShownText:
         self.cell, self.row, self.names = cell, row, list(names)
 
     @cached_property
-    def example(self) -> Example:
+    def example(self) -> SimpleNamespace:
+        """The text as `heatmap.example` has it."""
         return example(self.cell, self.row, self.names)
 
     @property

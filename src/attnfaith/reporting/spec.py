@@ -9,15 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from importlib.resources import files
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import yaml
 
 from attnfaith.reporting.cells import CELL, Cell, measure_label, name_class, per_cell, quantity_label, split_cells
 from attnfaith.reporting.charts import Chart
+from attnfaith.reporting.html import DECLARED
 from attnfaith.reporting.tables import Grid, differing, format_number, number_with_interval, short_number
 from attnfaith.stats import estimate
 from attnfaith.support.errors import counted
@@ -34,10 +33,6 @@ CLASS_COLUMN = "class"
 MEASURES = ("measure", "scores", "rival", "pair")
 """The columns of names of measures; the page has their labels."""
 MOST_CLASSES = 12  # with rows of their own in the tables of the page
-DECLARED: dict[str, dict[str, dict]] = yaml.safe_load(
-    files("attnfaith.reporting").joinpath("sections.yaml").read_text(encoding="utf-8")
-)
-"""What "sections" and "tables" read and say, by name."""
 
 
 # ---------- numbers

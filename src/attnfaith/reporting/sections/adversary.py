@@ -100,13 +100,9 @@ SECTION = section(
     "adversary",
     per_text=per_text,
     chart=lambda cell: text_chart(
-        name="adversary_jsd",
-        title="How far attention can go and keep the prediction",
-        axis="JSD between the model’s and the adversarial attention (nats)",
-        values={f"{way.method}, ε = {way.epsilon:g}": way.jsd for way in strictest(cell)},
+        "adversary_jsd",
+        {f"{way.method}, ε = {way.epsilon:g}": way.jsd for way in strictest(cell)},
         ticks=(0.0, float(np.log(2)) / 2, float(np.log(2))),
-        why="At ln 2, the right edge, the other attention shares no weight with the model’s own. What a search finds is a "
-        "lower bound.",
     ),
     lead=lambda cell: [way.name for way in strictest(cell)],
 )

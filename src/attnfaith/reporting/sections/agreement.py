@@ -76,10 +76,8 @@ def agreement_chart(cell: Cell) -> Chart | None:
     alike = [name for name, tau in taus.items() if (tau[~np.isnan(tau)] > ALIKE).all() and not np.isnan(tau).all()]
     left_out = f"Not drawn, because they order every text as attention does: {', '.join(map(measure_label, alike))}."
     return text_chart(
-        name="tau_by_measure",
-        title="Which measures order tokens as attention does?",
-        axis="Mean Kendall’s τ with attention, 1 the same order; behind it the texts",
-        values=by_mean({name: tau for name, tau in taus.items() if name not in alike}),
+        "tau_by_measure",
+        by_mean({name: tau for name, tau in taus.items() if name not in alike}),
         ticks=TAUS,
         interval=t_interval,
         chance=0.0,
@@ -102,9 +100,8 @@ def measures_chart(cells: Sequence[Cell]) -> Chart | None:
         precisions = {name: saliency.precisions(cell)[name] for name in ("attention", *cell.inputs)}
         values = by_mean(precisions) if cell.heading["dataset"] in saliency.GENERATED else {}
         if values:
-            title = "Which measure finds the tokens that decide the label?"
             chance = saliency.EVIDENCE.rows_of(cell)[0]["random_baseline"]
-            return text_chart("evidence", title, "Average precision, 1 is best", values, chance=chance)
+            return text_chart("evidence", values, chance=chance)
     chart = agreement_chart(measured[0]) if measured else None
     if chart is None or not saliency.PLAUSIBILITY.applies(measured[0]):
         return chart

@@ -29,13 +29,10 @@ DISPERSION = section(
     "dispersion",
     per_text=dispersion,
     chart=lambda cell: text_chart(
-        name="dispersion_by_scores",
-        title="How evenly attention and importance are spread",
-        axis="Entropy over its maximum, 0: one token has all, 1: all the same",
-        values={measure_label(name): dispersion(cell)[f"entropy {name}"] for name in ("attention", *cell.measures)},
+        "dispersion_by_scores",
+        {measure_label(name): dispersion(cell)[f"entropy {name}"] for name in ("attention", *cell.measures)},
     ),
 )
-
 IMPERMISSIBLE, MARKERS = "impermissible", "markers"
 
 

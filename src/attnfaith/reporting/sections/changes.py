@@ -14,7 +14,8 @@ from attnfaith.metrics.attention_faithfulness.divergences import (
 )
 from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.charts import Chart, binned, text_chart
-from attnfaith.reporting.spec import DECLARED, Quantity, Section, section
+from attnfaith.reporting.html import DECLARED
+from attnfaith.reporting.spec import Quantity, Section, section
 
 
 # ---------- weights permuted, moved or made equal
@@ -37,12 +38,8 @@ def changes(cell: Cell, name: str) -> tuple[np.ndarray, np.ndarray]:
 def by_largest_weight(cell: Cell) -> Chart:
     """The TVD of permuted attention by the largest weight of a text."""
     largest = np.array([row.max() if len(row) else np.nan for row in cell.attention], np.float64)
-    return text_chart(
-        name="permutation_by_max_attention",
-        title="How far permuted attention moves the prediction",
-        axis="Median change of the prediction (TVD), by the largest weight",
-        values=binned(changes(cell, "permuted_probs")[0], largest, (0, 0.25, 0.5, 0.75), "largest weight"),
-    )
+    values = binned(changes(cell, "permuted_probs")[0], largest, (0, 0.25, 0.5, 0.75), "largest weight")
+    return text_chart("permutation_by_max_attention", values)
 
 
 def _changed(name: str, **code) -> Section:
@@ -146,14 +143,8 @@ def removed(cell: Cell) -> Chart:
     """The share of weights that is removed of each text until the decision changes, by the order of removal."""
     labels = {f"erasure_flip_fraction_{name}": label for name, label in ORDERS.items()}
     labels["minimal_flip_fraction"] = "smallest set"
-    return text_chart(
-        name="erasure_multi_weight",
-        title="Weights removed until the decision changes",
-        axis="Share of the text’s tokens removed",
-        values={labels[name]: values for name, values in erasure(cell).items() if name in labels},
-        why="The fewer, the better the ranking knows what the decision rests on. Texts whose decision never changes are not "
-        "drawn.",
-    )
+    values = {labels[name]: values for name, values in erasure(cell).items() if name in labels}
+    return text_chart("erasure_multi_weight", values)
 
 
 ERASURE = section("erasure", per_text=erasure, chart=removed)

@@ -36,9 +36,7 @@ SECTION = section(
     "identifiability",
     per_text=per_text,
     chart=lambda cell: text_chart(
-        name="identifiability_by_length",
-        title="How far attention is from being determined",
-        axis="TVD to the furthest attention that changes nothing, by length",
-        values=binned(per_text(cell)[f"{BEGIN}tvd"], cell.lengths, (2, 5, 10, 20, 40, 80, 160), "tokens:"),
+        "identifiability_by_length",
+        binned(per_text(cell)[f"{BEGIN}tvd"], cell.lengths, (2, 5, 10, 20, 40, 80, 160), "tokens:"),
     ),
 )

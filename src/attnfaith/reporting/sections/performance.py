@@ -14,25 +14,6 @@ from attnfaith.stats import mean
 from attnfaith.support.errors import counted
 
 
-STATISTICS = {
-    "n": "texts",
-    "n_without_label": "texts without a gold label",
-    "n_truncated": "texts cut at the length limit",
-    "n_empty": "texts without tokens",
-    "accuracy": "accuracy",
-    "roc_auc": "area under the ROC curve, of two classes",
-    "length_mean": "tokens per text, mean",
-    "length_median": "tokens per text, median",
-    "max_attention": "largest attention weight, mean",
-    "support_share": "share of tokens with weight above zero, mean",
-    "normalised_entropy": "attention entropy over its maximum, mean",
-    "n_entropy_undefined": "texts without that entropy (fewer than two tokens)",
-    "f1_": "F1, class ",
-    "support_": "texts of gold class ",
-}
-"""The columns in words; the last two are beginnings of those of each class."""
-
-
 @per_cell
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """correct: 1 where the predicted class is the gold label, 0 where not; NaN without a label."""
@@ -60,7 +41,7 @@ def _rows(cell: Cell) -> Iterator[Row]:
     }
 
 
-TABLE = table("performance", rows=_rows, across=STATISTICS)
+TABLE = table("performance", rows=_rows)
 
 
 def performance_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
@@ -79,7 +60,7 @@ def performance_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
 def selected_by(run: Mapping, class_names: Sequence[str]) -> str:
     """The metric of validation that a run's checkpoint was chosen by, with the name of its class; "" of an untrained run."""
     metric = run.get("best", {"metric": ""})["metric"].removeprefix("eval_")
-    return statistic(metric, STATISTICS, tuple(class_names)) if metric.startswith("f1_class_") else metric
+    return statistic(metric, TABLE.across, tuple(class_names)) if metric.startswith("f1_class_") else metric
 
 
 def accuracy_in_words(cell: Cell) -> str:
