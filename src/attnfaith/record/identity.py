@@ -150,11 +150,12 @@ class Identity:
         if self.reduction is not None:
             named = {"last": "last layer", "all": "all layers"}.get(self.reduction_layers, f"layer {self.reduction_layers}")
             head = () if self.reduction_head is None else (("head", self.reduction_head),)
-            return _joined(named, *head) if self.reduction == "mean" else self.reduction
+            return labelled("", named, *head) if self.reduction == "mean" else self.reduction
         if self.selection_kind is None:
             return ""
         usual, test = 0.5 if self.selection_kind == "bernoulli" else 0.0, self.selection_test_temperature
-        return _joined(
+        return labelled(
+            "",
             self.selection_encoder if self.selection_encoder != self.encoder else None,
             ("transition", self.selection_transition or None),
             ("temperature", self.selection_temperature),
@@ -206,20 +207,17 @@ class Identity:
 
 
 def labelled(name: str, *parts: str | float | tuple[str, str | float | None] | None) -> str:
-    """Return a name with its parts in brackets, such as "sparsegen(0.5)". A part is a value, or its name and the value;
-    those of None or "" are left out.
+    """Return a name with its parts in brackets, such as "sparsegen(0.5)", or the parts alone where the name is "".
+
+    A part is a value, or its name and the value; those of None or "" are left out.
     """
-    inside = _joined(*parts)
-    return f"{name}({inside})" if inside else name
-
-
-def _joined(*parts) -> str:
     words = []
     for part in parts:
-        name, value = part if isinstance(part, tuple) else ("", part)
+        word, value = part if isinstance(part, tuple) else ("", part)
         if value not in (None, ""):
-            words.append(f"{name} {value if isinstance(value, str) else format(value, 'g')}".strip())
-    return ", ".join(words)
+            words.append(f"{word} {value if isinstance(value, str) else format(value, 'g')}".strip())
+    inside = ", ".join(words)
+    return f"{name}({inside})" if name and inside else name or inside
 
 
 def as_columns(identity: Identity, count: int) -> dict[str, list]:

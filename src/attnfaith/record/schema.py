@@ -210,19 +210,20 @@ def build(columns: Mapping[str, Sequence], extra: Mapping[str, Column] | None = 
     if len(set(counts.values())) > 1:
         raise RecordError(f"columns of unequal row count: {counts}")
     schema = pa.schema([column.field(name) for name, column in declared.items()], {VERSION_KEY: str(VERSION).encode()})
-    table = pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
+    arrays = []
+    for field in schema:
+        values = [
+            value.tolist() if isinstance(value, np.ndarray) and value.ndim > 1 else value for value in columns[field.name]
+        ]
+        is_category = pa.types.is_dictionary(field.type)
+        try:
+            array = pa.array(values, pa.string() if is_category else field.type)
+        except (pa.ArrowException, TypeError) as error:
+            raise RecordError(f"column '{field.name}' must be {field.type}: {error}") from error
+        arrays.append(array.dictionary_encode() if is_category else array)
+    table = pa.Table.from_arrays(arrays, schema=schema)
     validate(table)
     return table
-
-
-def _array(values: Sequence, field: pa.Field) -> pa.Array:
-    try:
-        if pa.types.is_dictionary(field.type):
-            return pa.array(values, pa.string()).dictionary_encode()
-        values = [value.tolist() if isinstance(value, np.ndarray) and value.ndim > 1 else value for value in values]
-        return pa.array(values, field.type)
-    except (pa.ArrowException, TypeError) as error:
-        raise RecordError(f"column '{field.name}' must be {field.type}: {error}") from error
 
 
 def list_lengths(array: pa.ListArray) -> np.ndarray:
