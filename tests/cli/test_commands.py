@@ -3,6 +3,10 @@
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import datasets
@@ -10,7 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from attnfaith import cli, recipes, record
+from attnfaith import cli, recipes, record, runs
 from tests.records import draw
 from tests.tiny_recipes import tiny_tree
 
@@ -75,6 +79,26 @@ def test_train_measure_report(folder, capfd, fails):
     assert cli.main(["report", "run", "other", "--output", "mixed", "--mix-versions"]) == 0
     fails("report", "run", "--examples", "0", message="n_examples is 0")
     fails("report", "run/model", message=r"run/model holds no record.parquet")
+
+
+@pytest.mark.gate
+def test_an_interrupted_training_goes_on_to_the_same_weights(folder, repository):
+    words = ["--config", "tiny.yaml", "--num_train_epochs", "30", "--report.page=false"]
+    command = [sys.executable, str(repository / "recipes" / "train.py"), *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("run/checkpoints/checkpoint-*/trainer_state.json")):
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in error, error
+    assert not Path("run/model").exists() and runs.read_state("run")["status"] == "started"
+    Path("run").rename("moved")  # the best checkpoint so far now lies elsewhere, too
+    assert cli.main(["train", *words, "--output_dir", "moved", "--resume_from_checkpoint"]) == 0
+    assert runs.read_state("moved")["epochs"] == 30 and cli.main(["train", *words, "--output_dir", "whole"]) == 0
+    resumed, whole = (Path(name, "model", "model.safetensors").read_bytes() for name in ("moved", "whole"))
+    assert resumed == whole
 
 
 # ------------------------------------------------------------------------------------------------ many runs

@@ -1,6 +1,7 @@
 """The training of a recipe, in the folder of its run: from its last whole checkpoint, if there is one, to its model."""
 
 import dataclasses
+import json
 import os
 import shutil
 import sys
@@ -23,7 +24,7 @@ from attnfaith.runs.measure import Base
 from attnfaith.runs.models import load_tokenizer, make_model, measurable, pretrained_facts
 from attnfaith.runs.texts import Texts
 from attnfaith.support.errors import AttnfaithError, FileError, excerpt
-from attnfaith.support.files import MODEL, read_object, sync_folder
+from attnfaith.support.files import MODEL, read_object, sync_folder, write_atomically
 from attnfaith.training.base import LOWER_IS_BETTER, BaseTrainer, check_selection
 
 
@@ -215,15 +216,19 @@ def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
 
 
 def _last_checkpoint(arguments: TrainingArguments, state: PartialState) -> str | None:
-    """The Trainer's last whole checkpoint, or None: it may have been killed while it wrote or deleted one."""
+    """The Trainer's last whole checkpoint, or None: it may have been killed while it wrote or deleted one. Its state names
+    the best checkpoint by an absolute path, and the folder may lie elsewhere now.
+    """
     folder = Path(arguments.output_dir)
     for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if state.is_main_process else ():
-        whole = all(any(path.glob(part)) for part in PARTS)
         try:
-            read_object(path / TRAINER_STATE_NAME)
+            progress = read_object(path / TRAINER_STATE_NAME)
         except FileError:
-            whole = False
-        if not whole:
+            progress = {}
+        if not progress or not all(any(path.glob(part)) for part in PARTS):
             shutil.rmtree(path)
+        elif best := progress.get("best_model_checkpoint"):
+            progress["best_model_checkpoint"] = str(folder / Path(best).name)
+            write_atomically(path / TRAINER_STATE_NAME, json.dumps(progress, indent=2))
     state.wait_for_everyone()
     return get_last_checkpoint(str(folder)) if folder.is_dir() else None
