@@ -11,7 +11,7 @@ from attnfaith.data.tokenization import build_tokenizer
 
 
 PACKAGE = Path(attnfaith.__file__).parent
-MOST_FILES, MOST_FUNCTIONS = 27, 132
+MOST_FILES, MOST_FUNCTIONS = 27, 131
 """The most that is entered today. The aim is 130 functions: lower the bounds with every step."""
 
 

@@ -262,7 +262,7 @@ PADDING = {"deeplift": {"baseline": "padding"}}
         ({}, None, {"name": "."}, "is a folder"),
         ({}, None, {"producers": ["gradient", "gradient"]}, "'gradient' is named twice"),
         ({"hierarchy": "sentence"}, None, {}, "hierarchy='sentence'"),
-        ({}, None, {"producers": ["occlusion"], "options": {"occlusion": {"target": 2}}}, "'occlusion': target=2: class 2"),
+        ({}, None, {"producers": ["occlusion"], "options": {"occlusion": {"target": 2}}}, "the model has no class 2"),
         ({"pad_token_id": None}, None, {"producers": ["deeplift"], "options": PADDING}, "no pad_token_id"),
     ],
 )

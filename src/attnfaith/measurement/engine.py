@@ -92,12 +92,11 @@ def measure(
         raise MeasurementError(
             f"the record cannot be written to {output}, which is a folder; name a file, such as a .parquet"
         )
-    subject, measures, reads = check(model, dataset, names, options=options)
+    subject, measures, reads, extra = check(model, dataset, names, options=options)
     if attention is not None and measures:
         raise MeasurementError(
             f"{list(names)} would measure the model's own attention, not the given one: measure without them"
         )
-    extra = _declared(measures, subject, dataset, reads)
     identity = replace(cell, **model_identity(subject), **({} if attention is None else {"attention_kind": "given"}))
     batch_tokens = SIZES[reads][0] if batch_tokens is None else batch_tokens
     shards = in_shards(np.asarray(dataset["length"]), batch_tokens, *SIZES[reads][1:])
@@ -160,8 +159,8 @@ def measure(
 def check(
     model, dataset, names: Sequence[str], *, options: Mapping[str, Mapping] | None = None, trained: bool = True
 ) -> tuple:
-    """Check what `measure` takes. Return the subject, the measures with their options, and what they read ("texts" or
-    "pairs").
+    """Check what `measure` takes. Return the subject, the measures with their options, what they read ("texts" or "pairs"),
+    and the columns of the record that not every record has.
 
     trained: a measure that has to be trained on the model must have been. A run asks without before it trains the model.
 
@@ -199,7 +198,19 @@ def check(
             measure.check(subject, dataset)
         except ValueError as error:
             raise MeasurementError(f"'{measure.name}': {error}") from error
-    return subject, measures, reads
+    copied = (*COPIED, *MARKED, "words") if reads == "texts" else ("gold_links",)
+    present = [name for name in copied if name in dataset.column_names]
+    present += ["word_attention"] if "words" in present else []
+    present += SELECTION if "selection" in subject.capabilities else []
+    extra = {name: record.OPTIONAL_COLUMNS[name] for name in present}
+    if reads == "texts" and "classes" not in subject.capabilities:
+        extra["probs"] = record.OUTPUTS[subject.output]
+    for measure in measures:
+        twice = set(extra) & set(measure.columns)
+        if twice:
+            raise MeasurementError(f"'{measure.name}' declares columns that another measure has: {sorted(twice)}")
+        extra |= measure.columns_for(subject)
+    return subject, measures, reads, extra
 
 
 def model_identity(subject) -> dict[str, object]:
@@ -301,25 +312,6 @@ def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.nda
         counts = np.bincount(numbers[inside])
         sentences.append(np.split(row[inside], np.cumsum(counts)[:-1]) if len(counts) else [])
     return sentences
-
-
-def _declared(measures: Sequence[Measure], subject, dataset, reads: str) -> dict[str, record.Column]:
-    """The columns of the record that not every record has."""
-    if reads == "pairs":
-        names = [name for name in ("gold_links",) if name in dataset.column_names]
-    else:
-        names = [name for name in (*COPIED, *MARKED) if name in dataset.column_names]
-        names += ["words", "word_attention"] if "words" in dataset.column_names else []
-        names += SELECTION if "selection" in subject.capabilities else []
-    extra = {name: record.OPTIONAL_COLUMNS[name] for name in names}
-    if reads == "texts" and "classes" not in subject.capabilities:
-        extra["probs"] = record.OUTPUTS[subject.output]
-    for measure in measures:
-        twice = set(extra) & set(measure.columns)
-        if twice:
-            raise MeasurementError(f"'{measure.name}' declares columns that another measure has: {sorted(twice)}")
-        extra.update(measure.columns_for(subject))
-    return extra
 
 
 # ------------------------------------------------------------------------------------------ batches and shards

@@ -32,7 +32,7 @@ class PackageSubject(ModelSubject):
     def collate(self, rows: Sequence[Mapping]) -> Batch:
         names = ("input_ids", *POSITION_COLUMNS)
         features = [{name: row[name] for name in names if row.get(name) is not None} for row in rows]
-        batch = pad_batch(features, self.pad_token_id)
+        batch = pad_batch(features, self.pad_token_id or 0)
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
         return Batch.of(batch, self)
 
