@@ -171,17 +171,16 @@ def test_gpus_are_those_that_may_be_used(monkeypatch, tmp_path):
 
 def test_what_keeps_a_study_from_beginning(planned, monkeypatch):
     path, runs = planned({"name": "a"})
-    for options, message in (
-        (["--cores", "0"], "--cores 0"),
-        (["--status"], "nothing of this study has been run"),
-    ):
+    for options, message in ((["--cores", "0"], "--cores 0"), (["--status"], "nothing of this study has been run")):
         with pytest.raises(AttnfaithError, match=message):
             study(path, *options)
     with monkeypatch.context() as patch:
         patch.setenv("RANK", "1")  # the second of several launched processes
         study(path)
     with monkeypatch.context() as patch:
-        patch.setattr(execute.importlib.util, "find_spec", lambda name: None)
+        find = execute.importlib.util.find_spec
+        missing = {"snakemake": lambda *_: None}
+        patch.setattr(execute.importlib.util, "find_spec", lambda *words: missing.get(words[0], find)(*words))
         with pytest.raises(StudyError, match=r"pip install 'attnfaith\[study\]'"):
             study(path)
     assert not runs.exists()
