@@ -7,6 +7,7 @@ from huggingface_hub.dataclasses import strict
 from .alignments import ALIGNMENTS
 from .configuration_common import SIZE, EncoderConfig
 from .decoders import DECODERS
+from .encoders import ENCODERS
 from .hierarchy import HIERARCHIES
 
 
@@ -33,6 +34,7 @@ class AttentionClassifierConfig(EncoderConfig):
     keys_to_ignore_at_inference = ["attention", "hidden_states", "attentions", "word_attention"]
     ranges = {**EncoderConfig.ranges, "num_hidden_layers": SIZE, "num_attention_heads": SIZE, "intermediate_size": SIZE}
 
+    encoder: Literal[tuple(ENCODERS)] = "bilstm"
     alignment: Literal[tuple(ALIGNMENTS)] = "additive"
     query: Literal["learned", "text"] = "learned"
     readout: Literal[tuple(DECODERS)] = "affine"

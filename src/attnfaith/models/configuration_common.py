@@ -5,7 +5,6 @@ from typing import Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from .encoders import ENCODERS
 from .projections import PROJECTIONS
 
 
@@ -55,7 +54,7 @@ class EncoderConfig(ProjectionConfig):
     vocab_size: int = 100
     embedding_size: int = 300
     hidden_size: int = 256
-    encoder: Literal[tuple(ENCODERS)] = "bilstm"
+    encoder: str = "bilstm"
     alignment_size: int | None = None
     score_scale: None = None
     dropout: float | int = 0.0
