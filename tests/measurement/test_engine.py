@@ -313,7 +313,8 @@ def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path):
         measure__producers=["gradient", "leave_one_out"],
     )
     folder, state = tmp_path / "run", engine.PartialState(cpu=True)
-    with runs.folder.opened(folder, recipe, state):
+    with runs.folder.held(folder, "a test", state):
+        runs.folder.prepare(folder, recipe)
         texts, arguments = runs.texts.Texts(recipe, folder, state), runs.training_arguments(recipe)
         runs.train.train(recipe, arguments, folder, texts, None, state)
     alone = record.load(runs.measure_run(folder, recipe))
