@@ -51,13 +51,11 @@ def state_line(subject: Subject, batch: Batch, f: TargetOutput) -> Line:
 
 def baseline_vector(subject: Subject, baseline: str | None) -> torch.Tensor:
     """(E,): zeros, the embedding of padding, or the mean of those of the vocabulary but padding's. None: see
-    `IntegratedGradients`. Raises ValueError for "padding" where the subject has no padding token.
+    `IntegratedGradients`.
     """
     table, padding = subject.vocabulary(), subject.pad_token_id
     if baseline is None:
         baseline = "mean" if isinstance(subject, SelfAttention | CrossAttention) else "zero"
-    if baseline == "padding" and padding is None:
-        raise ValueError("baseline='padding', and the model has no pad_token_id; choose zero or mean")
     if baseline == "padding":
         return table[padding]
     if baseline == "zero":
