@@ -93,6 +93,7 @@ def test_markdown_shows_a_text_in_one_line(text):
 
 
 LIVE = [
+    "[1](javascript:hit())", "[1]: https://evil.example", "![.5][1]",
     "[x](javascript:hit())", "![x](https://evil.example/p.png)", "[x]: https://evil.example", "<https://evil.example>",
     "WWW.evil.example", "me@evil.example", "# x", "- x", "1. x", "2) x", "> x", "---", "===", "```", "~~~", "**x**", "~~x~~",
     "$x$", "|a|b|", "<img src=x onerror=hit()>", "<!-- x", "&lt;img&gt;", "a\n\n# x", "\t\tx", "\\[x](javascript:hit())",

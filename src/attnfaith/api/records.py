@@ -211,7 +211,7 @@ class Record:
         frames = [pd.DataFrame(part(cell), columns=None if names is None else list(names)) for cell in self.cells]
         headings = [{name: cell.heading[name] for name in differing} for cell in self.cells]
         parts = [frame.assign(**heading) for frame, heading in zip(frames, headings, strict=True)]
-        return pd.concat(parts, ignore_index=True)[[*differing, *frames[0].columns]]
+        return pd.concat(parts, ignore_index=True).reindex(columns=[*differing, *frames[0].columns])
 
     def show(self, text: int | str = 0, measures: str | Sequence[str] | None = None) -> "ShownText | PairView":
         """One text, as a heat map in a notebook and as a table of scores where it is printed. Of a pair of sentences its

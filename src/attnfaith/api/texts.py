@@ -48,7 +48,7 @@ class Texts:
         """
         from datasets import Value
 
-        classes = numbers_of(self.labels, class_names, count, self.reading, self.label_names)
+        classes = numbers_of(self.labels or [], class_names, count, self.reading, self.label_names)
         return self.dataset.add_column("label", classes, feature=Value("int64"))
 
 

@@ -32,9 +32,9 @@ class Grid:
     def formatted(self, kind: str) -> str:
         """The table and its note as "text" for a terminal, "markdown", or "latex" for booktabs."""
         if kind == "markdown":
-            table = markdown_table(
-                [self.columns, *self.rows], numeric=[place >= self.heads for place in range(len(self.columns))]
-            )
+            places = range(len(self.columns))
+            numeric = [place >= self.heads and not any(_is_words(row[place]) for row in self.rows) for place in places]
+            table = markdown_table([self.columns, *self.rows], numeric=numeric)
             return table + (f"\n{markdown(self.note)}\n" if self.note else "")
         frame = pd.DataFrame(self.rows, columns=list(self.columns))
         if kind == "latex":
@@ -42,6 +42,10 @@ class Grid:
             table = frame.map(latex).rename(columns=latex).to_latex(index=False, escape=False, column_format=columns)
             return f"% {' '.join(self.note.split())}\n{table}"
         return f"{as_text(frame.set_index(list(self.columns[: self.heads])), None)}\n\n{self.note}\n"
+
+
+def _is_words(text: str) -> bool:
+    return text[:1].isalpha() and text != "undefined"
 
 
 # ---------- numbers

@@ -33,7 +33,7 @@ def script_data(data: object) -> Markup:
     return Markup(json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"))
 
 
-_SPECIAL = re.compile(r"[\\`*_\[\]|#~$]")
+_SPECIAL = re.compile(r"(\[[\d\s.,+−%-]+\](?![(\[:]))|[\\`*_\[\]|#~$]")  # an interval is no link: it stays
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _LISTED = re.compile(r"^( ?)(?=[-+]( |$)|-+ ?$|=+ ?$)")
 _NUMBERED = re.compile(r"^( ?\d{1,9})([.)])(?= |$)")
@@ -49,8 +49,8 @@ def markdown(text: object) -> Markdown:
     if isinstance(text, Markdown):
         return text
     line = printable(re.sub(r"\s+", " ", str(text)))
-    line = _ADDRESS.sub(_JOINER, line)
-    line = _SPECIAL.sub(r"\\\g<0>", re.sub("[&<>]", lambda character: _ENTITIES[character[0]], line))
+    line = re.sub("[&<>]", lambda character: _ENTITIES[character[0]], _ADDRESS.sub(_JOINER, line))
+    line = _SPECIAL.sub(lambda mark: mark[1] or f"\\{mark[0]}", line)
     return Markdown(_NUMBERED.sub(r"\1\\\2", _LISTED.sub(r"\1\\", line)))
 
 
