@@ -94,6 +94,23 @@ def saliency_cell(*falls, **identity) -> Cell:
     return erased_cell(typed(**identity), dict(zip(("attention", "good", "random"), falls or (0.3, 0.6, 0.1), strict=True)))
 
 
+PARTS = {
+    "integrated_gradients_residual": [-0.2, 0.0, -0.01, 0.0],
+    "integrated_gradients_steps": [540, 20, 60, 20],
+    "lrp_residual": [2.0, 1.0, 0.0, NAN],
+    "lrp_unaccounted": [0.4, 0.0, 0.0, NAN],
+}
+
+
+def parts_cell() -> Cell:
+    """Parts that sum to 2, 2, 4 and to what cannot be divided by: of 2.2 and 2 and 4.01 and 0."""
+    texts = [{"attention": [0.5, 0.5], "integrated_gradients": row} for row in ([1, 1], [3, -1], [2, 2], [1, -1])]
+    for text, relevance in zip(texts, ([1, 1], [1, 2], [0, 4], [NAN, 1]), strict=True):
+        text["lrp"] = relevance
+    table = built.build(texts, measures=("integrated_gradients", "lrp"))
+    return split_cells(built.with_columns(table, PARTS, dict.fromkeys(PARTS, ())))[0]
+
+
 def twins(seeds=SEEDS, weight=0.0, **changed) -> list[Cell]:
     """Plain models, and the same seeds changed."""
     return [model(seed) for seed in seeds] + [model(seed, weight, **changed) for seed in seeds]

@@ -7,33 +7,43 @@ from scipy import stats
 from scipy.spatial.distance import jensenshannon
 from sklearn.metrics import roc_auc_score
 
+from attnfaith import record as records
 from attnfaith.recipes import folder as shipped
-from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.cells import Cell, split_cells
+from attnfaith.reporting.sections import selection
 from attnfaith.stats import holm, over_seeds_and_texts
 from attnfaith.verdict import DO_NOT_SHOW, MAY_SHOW, OUTCOMES, Losses
+from recipes.any_classifier import analysis as any_classifier
+from recipes.bastings_filippova_2020 import analysis as bastings
 from recipes.interventions import analysis as interventions
 from recipes.interventions import attention_tests
 from recipes.meister_2021 import numbers
+from recipes.mohankumar_2020 import analysis as mohankumar
 from recipes.planted_evidence import analysis as planted
 from recipes.pruthi_2020 import uncovered
+from recipes.rationales import analysis as rationales
 from recipes.verdict.analysis import SAMPLES, SIZES, calibration, samples
 from recipes.wiegreffe_pinter_2019 import analysis as wiegreffe
-from tests.deception import shuffled
+from tests.deception import model, shuffled
+from tests.identities import typed
 from tests.recipes.cells import (
     BARE,
     NAN,
     NEAR,
     SEEDS,
+    SIGNED,
     STUDIES,
     WHOLE,
     analysed,
     analysis_of,
     hits,
+    parts_cell,
     planted_cell,
     texts_cell,
+    tuned_cell,
     twins,
 )
-from tests.records import build, with_columns
+from tests.records import build, draw_sparse, with_columns
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -50,6 +60,39 @@ def test_an_analysis_makes_what_its_page_includes(study):
         assert {*shown} & {path.stem for path in stored}
         for path in stored:
             assert {*pd.read_csv(path, nrows=1).columns} == {*results.tables[path.stem].columns}, path.name
+
+
+# ------------------------------------------------------------------------------------------------ measures against a rival
+
+
+def test_measures_are_held_against_a_rival_and_beside_their_size(monkeypatch):
+    monkeypatch.setattr(any_classifier.saliency, "RIVALS", ("absolute_signed",))
+    groups = [{cell.identity.seed: cell for cell in (tuned_cell(seed) for seed in SEEDS)}]
+    ranked = any_classifier.ranking(groups, any_classifier.per_text).set_index(["test", "measure"])
+    verdicts = {"attention": "cannot be told", "absolute_signed": "undefined", "signed": "better", "random": "worse"}
+    assert ranked.loc["aopc_removed"]["verdict"].to_dict() == verdicts
+    row = ranked.loc[("aopc_removed", "signed")]
+    assert row[["n_seeds", "n_texts", "n_undefined"]].tolist() == [5, 150, 0] and row["to_rival_ci_low"] > 0
+    assert (row["mean"], row["to_rival"]) == pytest.approx((0.6, 0.3), abs=0.02)
+    assert ranked.loc["aopc_kept"].loc[["signed", "random"], "verdict"].tolist() == ["better", "worse"]
+    assert any_classifier.signs(groups).set_index("test").loc["aopc_removed", "mean"] == pytest.approx(0.3, abs=0.02)
+
+
+def test_accuracy_of_parts():
+    # .65, .7, .35 and .85 of class 1 without the first tokens; .55, .5, .85 and .35 by them
+    falls = dict(zip(SIGNED, (0.3, 0.25, 0.6, 0.1), strict=True))
+    results = any_classifier.per_text(tuned_cell(falls=falls, noise=0, texts=2))
+    removed, left = ({name: list(row) for name, row in results[f"accuracy_{end}"].items()} for end in ("removed", "kept"))
+    assert removed == {"attention": [1, 1], "absolute_signed": [1, 1], "signed": [0, 0], "random": [1, 1]}
+    assert left == {"attention": [1, 1], "absolute_signed": [0, 0], "signed": [1, 1], "random": [0, 0]}
+
+
+def test_parts_that_do_not_add_up():
+    rows = bastings.completeness([parts_cell()]).set_index("measure")
+    names = ["n", "n_undefined", "left_median", "left_max", "share_incomplete", "steps_median", "steps_max"]
+    gradients, relevance = (rows.loc[name, names].astype(float) for name in ("integrated_gradients", "lrp"))
+    np.testing.assert_allclose(gradients, [3, 1, 0.01 / 4.01, 0.2 / 2.2, 1 / 3, 40, 540], rtol=1e-6)
+    np.testing.assert_allclose(relevance, [3, 1, 0, 0.1, 1 / 3, NAN, NAN], rtol=1e-6)
 
 
 def test_tests_of_attention_by_hand():
@@ -87,6 +130,24 @@ def test_tests_of_attention_by_hand():
     assert set(results) == {*expected, "tau_gradient"}
 
 
+@pytest.mark.parametrize(
+    ("fields", "label"),
+    [
+        ({}, ""),
+        ({"projection": "sparsegen", "projection_parameter": 0.5}, "sparsegen(0.5)"),
+        ({"score_scale": 1.0}, "additive(scale 1)"),
+        ({"encoder": "orthogonal_lstm", "diversity": 1.0, "projection": "uniform"}, "orthogonal_lstm, diversity 1, uniform"),
+    ],
+)
+def test_an_intervention_is_named_and_its_twin_has_none(fields, label):
+    identity = model(1, **fields).identity
+    twin = interventions.plain_twin(identity)
+    assert interventions.intervention_label(identity) == label and (twin == identity) == (label == "")
+    assert interventions.intervention_label(twin) == "" and twin.encoder == ("lstm" if "encoder" in fields else "bilstm")
+    other = typed(objective="adversarial(kl, 0.05)")
+    assert interventions.plain_twin(other) == other, "a model of another task"
+
+
 def test_an_intervention_is_better_or_worse_by_the_direction_of_each_test_and_accuracy_is_its_price():
     table = analysed("interventions")[1].tables["interventions"].set_index("test")
     assert table.loc["tau_gradient", "verdict"] == "worse" and table.loc["minimal_flip_set", "verdict"] == "cannot be told"
@@ -113,6 +174,54 @@ def test_meister_numbers_of_a_text_by_hand():
     results = numbers.of_cell(split_cells(build([text], measures=["gradient_norm"]))[0])
     assert results["tau_gradient_norm"] == pytest.approx(9 / np.sqrt(9 * 10)), "one pair of ten is tied"
     assert results["entropy_gradient_norm"] == pytest.approx(stats.entropy([5, 4, 3, 2, 1]) / np.log(5))
+
+
+def test_meister_ties_alone_cut_the_dense_attention_to_the_support():
+    dense, sparse = draw_sparse("softmax"), draw_sparse("sparsegen(-1)", scale=0.5)
+    sparse = Cell(sparse.identity, sparse.table.slice(0, 20))
+    taus = numbers.cut_tau(sparse, dense, "leave_one_out")
+    assert len(taus) == 20 and np.isnan(taus[:2]).all()
+    for text in range(2, 20):
+        size, weights = np.count_nonzero(sparse.attention[text]), dense.attention[text]
+        cut = np.where(weights >= np.sort(weights)[-size], weights, 0)
+        assert taus[text] == pytest.approx(stats.kendalltau(cut, dense.scores("leave_one_out")[text]).statistic)
+
+
+@pytest.mark.parametrize("name", numbers.MEASURES)
+def test_meister_random_places_are_averaged_over_draws(name):
+    cell = draw_sparse("sparsemax")
+    draws, importance = (records.rows(cell.table, column) for column in ("random_support_attention", numbers.null_of(name)))
+    for text in range(2, len(cell)):
+        rows = importance[text] if name in numbers.STATES else [importance[text]] * 2
+        taus = [stats.kendalltau(places, row).statistic for places, row in zip(draws[text], rows, strict=True)]
+        assert numbers.of_cell(cell)[f"random_tau_{name}"][text] == pytest.approx(np.mean(taus))
+
+
+def claimed(test, **values):
+    named = {"dataset": "sst", "encoder": "lstm", "objective": "diversity", "intervention": "diversity", "test": test}
+    kind = "price" if test == "accuracy" else "test"
+    return {**dict.fromkeys(mohankumar.COLUMNS, 0.0), **named, "kind": kind, "n_seeds": 5, "verdict": "", **values}
+
+
+@pytest.mark.parametrize(
+    ("test", "values", "expected"),
+    [
+        ("conicity", (-0.5, 0.01), "holds"),
+        ("conicity", (0.5, 0.01), "goes against it"),
+        ("conicity", (-0.5, 0.06), "cannot be told"),
+        ("punctuation", (NAN, NAN), "undefined"),
+        ("accuracy", (-0.029, -0.001), "holds"),
+        ("accuracy", (-0.2, -0.031), "goes against it"),
+        ("accuracy", (-0.2, -0.01), "cannot be told"),
+    ],
+)
+def test_mohankumar_a_claim_holds_by_its_direction_and_accuracy_by_its_margin(test, values, expected):
+    row = claimed(test, difference=values[0], p_value=values[1])
+    if test == "accuracy":
+        row = claimed(test, difference=np.mean(values), ci_low=values[0], ci_high=values[1], p_value=0.001)
+        assert mohankumar.claims(pd.DataFrame([{**row, "n_seeds": 1}]))["verdict"].tolist() == ["cannot be told"]
+    table = mohankumar.claims(pd.DataFrame([row, claimed("first_gradient")]))
+    assert table[["verdict", "claim"]].to_numpy().tolist() == [[expected, mohankumar.CLAIMS[test]]]
 
 
 def test_planted_evidence_tells_the_models_apart_that_differ_in_it_alone():
@@ -163,6 +272,15 @@ def test_pruthi_a_deceiving_model_is_uncovered_by_the_tests_that_see_what_it_hid
     assert row["verdict"] == "misled" and row["ci_high"] < 0.5 and row["mean_deceiving"] > row["mean_honest"]
 
 
+def test_pruthi_what_only_confidence_makes_is_gone_where_texts_are_matched():
+    cells = [model(seed, weight, doubt=1.5 * weight, texts=120) for weight in (0.0, 1.0) for seed in SEEDS]
+    rows = uncovered.uncovered_table(cells).set_index("test")
+    assert rows.loc["permutation", ["verdict", "matched_verdict"]].tolist() == ["uncovers", "cannot be told"]
+    assert abs(rows.loc["confidence", "matched_auc"] - 0.5) < 0.05 and rows.loc["confidence", "auc"] > 0.8
+    (row,) = uncovered.models_table(cells).to_dict("records")
+    assert row["imbalance"] < -1 and abs(row["imbalance_matched"]) < 0.05 and 0 < row["share_matched"] < 1
+
+
 @pytest.mark.parametrize("stratified", [False, True])
 def test_pruthi_the_area_and_its_interval_by_brute_force(stratified):
     generator = np.random.default_rng(0)
@@ -182,6 +300,16 @@ def test_pruthi_the_area_and_its_interval_by_brute_force(stratified):
     assert uncovered.separation(sides, strata if stratified else None).estimate == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_pruthi_two_models_of_one_kind_are_told_apart_no_more_often_than_stated(spread):
+    generator, rounds, rejected = np.random.default_rng(int(spread)), 300, 0
+    for _ in range(rounds):
+        shared = generator.normal(size=(1, 40))
+        sides = [shared + spread * generator.normal(size=(3, 1)) + generator.normal(size=(3, 40)) for _ in range(2)]
+        rejected += uncovered.separation(sides).estimate.p_value <= 0.05
+    assert rejected / rounds <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / rounds)
+
+
 def estimated(values):
     """The mean over seeds and texts with its interval and p-value, by leaving out one text after the other."""
     without = [np.delete(values, text, axis=1).mean() for text in range(values.shape[1])]
@@ -199,6 +327,16 @@ def test_rationales_a_selector_beside_attention_of_the_share_that_it_aims_at():
     np.testing.assert_allclose(gain[columns].astype(float), estimated(drawn["hardkuma"] - drawn["attention"]))
     equal = budgets.loc[("hardkuma", "10%", "sufficiency")]
     assert gain["verdict"] == "higher" and equal["difference"] == 0 and equal["verdict"] == "cannot be told"
+
+
+def test_rationales_other_kinds_of_texts_do_not_change_what_stands():
+    """With the least p-value of 999 permutations, six models of five seeds can be told; so they can beside other kinds."""
+    kinds = [{"dataset": "planted_evidence", "evidence": kind, "of": of} for kind in "ab" for of in ("label", "class")]
+    rows = pd.DataFrame([kind for kind in kinds for _ in range(6)] + [{"dataset": "sst", "of": "label"}] * 6)
+    p_values = np.where(np.arange(len(rows)) < 6, 1 / (1 + selection.PERMUTATIONS), 0.5)
+    tests = pd.DataFrame([(row, p) for row, p in enumerate(p_values) for _ in SEEDS], columns=["row", "p_value"])
+    tests.loc[len(tests) - 1, "p_value"] = NAN
+    assert rationales.tests_that_stand(rows, tests).tolist() == [5] * 6 + [0] * (len(rows) - 6)
 
 
 def test_serrano_smith_shares_and_ratios():
