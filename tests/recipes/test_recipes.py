@@ -159,6 +159,17 @@ def test_configurations_of_other_kinds():
     assert (config.sampler, config.budget, config.selector_encoder, config.pooling) == ("budget", 0.2, "bilstm", "average")
 
 
+def test_the_metric_that_a_checkpoint_is_chosen_by():
+    adversary = ["--kind=adversarial", "--base=b"]
+    for words, metric in (
+        (adversary, "eval_objective"),
+        ([*adversary, "--metric_for_best_model=accuracy"], "eval_accuracy"),
+        (PAIRS, "eval_loss"),
+    ):
+        arguments = runs.training_arguments(recipes.parse(MINIMAL, words))
+        assert (arguments.metric_for_best_model, arguments.greater_is_better) == (metric, metric == "eval_accuracy")
+
+
 # ------------------------------------------------------------------------------------------------ overrides
 
 
