@@ -128,7 +128,7 @@ def test_an_adversary_starts_with_the_weights_and_batches_of_its_base(against, m
     runs.run(variant(recipes.load(base / "recipe.yaml"), f"--output_dir={base.parent / 'again'}"))
     (first, *batches), (expected, *expected_batches) = starts["adversarial"], starts["classification"]
     assert all(torch.equal(first[name], expected[name]) for name in expected)
-    assert len(batches) > 4 and batches == expected_batches
+    assert len(expected_batches) > 4 and batches[: len(expected_batches)] == expected_batches, "it trains longer"
 
 
 def test_a_frozen_adversary_keeps_everything_but_its_alignment(against):
