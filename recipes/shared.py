@@ -312,7 +312,7 @@ def panels(table: pd.DataFrame, without: Sequence[str] = ()) -> list[tuple[str, 
     return []
 
 
-@own_style
+@own_style()
 def interval_figure(
     parts: Sequence[tuple[str, pd.DataFrame]], title: str, subject: str, count: int, *, reference: float, note: str
 ) -> "Figure":

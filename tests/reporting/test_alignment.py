@@ -50,7 +50,8 @@ def test_places_and_rules_of_every_measure(cell):
     more. Shares of 1 are also read by how much they are.
     """
     result = readings(cell)
-    assert {measure: len(result.places(measure)) for measure in result.measures} == {
+    assert {measure: len(places) for measure, places in result.places.items()} == {
+        "any_measure": len(result.readings) - 1,  # all but positions
         "attention": 8 * (len(RULES) + 5),
         "attention_mean": 4 * (len(RULES) + 5),
         "norm": 4 * len(RULES),
@@ -58,7 +59,6 @@ def test_places_and_rules_of_every_measure(cell):
         "absolute_occlusion": len(RULES),
         POSITIONS: 1,
     }
-    assert len(result.places()) == len(result.readings) - 1  # all but positions
     stored = records.rows(cell.table, "alignment_attention")[3][1, 0, 1]
     np.testing.assert_array_equal(at(cell, Reading("attention", 1, 0, 1), 3), stored)
     np.testing.assert_array_equal(weights(cell, "absolute_occlusion")[2], np.abs(weights(cell, "occlusion")[2]))
@@ -106,7 +106,7 @@ def test_tables_by_layer_and_of_every_reading(cell):
     assert by_layer.loc[("attention_mean", "1", "none", "predicting"), "error_rate"] == result.scores(everything)[number][0]
     assert len(by_layer.loc["attention"]) == 8 and (by_layer["n"] == PAIRS).all()
     everywhere = alignment.READINGS.frame([cell])
-    assert len(everywhere) == len(result.readings) and everywhere["chosen"].sum() == len(result.measures)
+    assert len(everywhere) == len(result.readings) and everywhere["chosen"].sum() == len(result.places) - 1
 
 
 def test_marker_mass_and_the_pairs_of_a_record(cell):
@@ -126,7 +126,7 @@ def test_marker_mass_and_the_pairs_of_a_record(cell):
 
 def test_without_a_measure_or_a_second_pair_nothing_is_judged(tmp_path):
     bare = one_cell(build([(["a"], ["b"])] * 3, links=[np.array([[2]])] * 3))
-    assert columns(bare) == {} and readings(bare).chosen() is None
+    assert columns(bare) == {} and "any_measure" not in readings(bare).chosen
     assert "No reading could be chosen" in alignment.SECTION.sentences(bare)[0]
     assert "Nothing was measured that could be shown." in write_report(bare.table, tmp_path / "report").read_text()
     table = alignment.WHOLE.frame([one_cell(aligned(1))])

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.record.lookup import find_record, find_records
-from attnfaith.reporting.cells import CELL, Cell, describe, pair_name, split_cells
+from attnfaith.reporting.cells import Cell, describe, differing_keys, pair_name, split_cells
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
 from attnfaith.support.escaping import html
 
@@ -207,7 +207,7 @@ class Record:
                 f"{method}() is about texts with classes, and this record holds pairs of sentences: use alignment(), of "
                 f"{', '.join(self.measures)}"
             )
-        differing = [name for name in CELL if len({str(cell.heading[name]) for cell in self.cells}) > 1]
+        differing = differing_keys(self.cells)
         frames = [pd.DataFrame(part(cell), columns=None if names is None else list(names)) for cell in self.cells]
         headings = [{name: cell.heading[name] for name in differing} for cell in self.cells]
         parts = [frame.assign(**heading) for frame, heading in zip(frames, headings, strict=True)]

@@ -3,7 +3,7 @@
 A cell is one run of one model on one split: the rows that share every identity column but the instance id.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, wraps
 
@@ -19,6 +19,8 @@ from attnfaith.support.errors import AttnfaithError, counted
 CELL = tuple(records.LABELS)
 FINGERPRINTS = {"texts": "fingerprint of the texts", "training_texts": "fingerprint of the training texts"}
 """Columns of CELL that name no model for a reader, in words."""
+KINDS = tuple(name for name in CELL if name not in (*FINGERPRINTS, "seed"))
+"""Columns of CELL that distinguish kinds of models and data."""
 PREFIX = "importance_"
 
 
@@ -62,7 +64,9 @@ class Cell:
         return set(columns) <= set(self.table.column_names)
 
     def column(self, name: str) -> np.ndarray:
-        """A column of one number per instance, [N] float64."""
+        """A column of one number per instance, [N] float64; of draws the first number, NaN without any."""
+        if pa.types.is_list(self.table.schema.field(name).type):
+            return np.array([row[0] if len(row) else np.nan for row in self.rows(name)], np.float64)
         return self.table.column(name).to_numpy().astype(np.float64)
 
     def rows(self, name: str) -> list[np.ndarray]:
@@ -91,11 +95,6 @@ class Cell:
     @cached_property
     def instance_ids(self) -> list[str]:
         return self.table.column("instance_id").to_pylist()
-
-    @property
-    def of_sequences(self) -> bool:
-        """Whether its rows are pairs of sentences, without classes, and not texts."""
-        return records.of_sequences(self.table)
 
     @cached_property
     def attention(self) -> list[np.ndarray]:
@@ -182,6 +181,11 @@ def one_cell(record: pa.Table) -> Cell:
         names = "; ".join(describe(cell.heading) for cell in cells)
         raise AttnfaithError(f"one cell is needed, the record holds {len(cells)} ({names}): filter the record first")
     return cells[0]
+
+
+def differing_keys(cells: Sequence[Cell], keys: Sequence[str] = CELL) -> list[str]:
+    """The parts of the heading that tell cells apart."""
+    return [name for name in keys if len({str(cell.heading[name]) for cell in cells}) > 1]
 
 
 # ---------- words

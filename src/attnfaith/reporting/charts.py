@@ -4,11 +4,11 @@ matplotlib is an optional extra and is imported where a figure is drawn. Figures
 so a report changes no setting of the program that asks for it. The same chart gives the same bytes.
 """
 
-import functools
 import io
 import os
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -166,24 +166,20 @@ class PlotsError(AttnfaithError, ImportError):
     """matplotlib is missing."""
 
 
-def own_style(draw: Callable) -> Callable:
-    """Draw or save under STYLE, whatever the user's matplotlibrc holds; theirs is back afterwards.
+@contextmanager
+def own_style() -> Iterator[None]:
+    """Draw or save under STYLE, whatever the user's matplotlibrc holds; theirs is back afterwards. Also a decorator.
 
-    The function raises PlotsError, which names the extra to install, where matplotlib is missing.
+    Raises PlotsError, which names the extra to install, where matplotlib is missing.
     """
-
-    @functools.wraps(draw)
-    def styled(*args, **kwargs):
-        try:
-            import matplotlib
-        except ImportError as error:
-            raise PlotsError("figures need matplotlib, an optional extra: pip install 'attnfaith[plots]'") from error
-        with matplotlib.rc_context():
-            matplotlib.rcdefaults()
-            matplotlib.rcParams.update(STYLE)
-            return draw(*args, **kwargs)
-
-    return styled
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise PlotsError("figures need matplotlib, an optional extra: pip install 'attnfaith[plots]'") from error
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        yield
 
 
 def titled_figure(title: str, subject: str, count: int, width: float, height: float) -> "Figure":
@@ -198,7 +194,7 @@ def titled_figure(title: str, subject: str, count: int, width: float, height: fl
     return figure
 
 
-@own_style
+@own_style()
 def draw(chart: Chart, subject: str, count: int) -> "Figure":
     """The chart as a figure for a file. subject: the model in words. count: texts."""
     figure = titled_figure(chart.title, subject, count, 9.0, 1.3 + 0.34 * len(chart.bars))
@@ -230,7 +226,7 @@ def draw(chart: Chart, subject: str, count: int) -> "Figure":
     return figure
 
 
-@own_style
+@own_style()
 def figure_files(figure: "Figure", stem: str, kinds: Sequence[str] = tuple(KINDS), dpi: int = 150) -> dict[str, bytes]:
     """A figure as the files `stem`.png, `stem`.svg and `stem`.pdf, or the kinds of these that are named, without dates."""
     files = {}

@@ -10,7 +10,16 @@ from markupsafe import Markup
 
 from attnfaith import record as records
 from attnfaith.reporting import sections
-from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, ReportError, describe, quantity_label, split_cells
+from attnfaith.reporting.cells import (
+    KINDS,
+    Cell,
+    ReportError,
+    describe,
+    differing_keys,
+    measure_label,
+    quantity_label,
+    split_cells,
+)
 from attnfaith.reporting.charts import INK, Bar, Chart, svg
 from attnfaith.reporting.html import template
 from attnfaith.reporting.sections.agreement import TAU
@@ -21,10 +30,9 @@ from attnfaith.support.escaping import html, printable
 
 
 MOST_NAMED = 6  # quantities, seeds or texts that a note names
-UNTOLD = "cannot be told"
 KEYS = ("quantity", "first", "second", "over")
 Seeds = Mapping[int, Cell]
-"""The cells of one side by seed."""
+"""The cells of one side by seed, in order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,20 +116,20 @@ def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: b
     (first, first_seeds), *rest = sides.items()
     frames, notes = [], _notes(sides, cells, texts)
     for name, seeds in rest:
-        paired = _paired_seeds(first_seeds, seeds)
+        paired = [(seed, seed) for seed in first_seeds if seed in seeds] or list(zip(first_seeds, seeds, strict=False))
         if len(first_seeds) + len(seeds) > 2:
-            pairs = [f"{seed} and {other}" for seed, other in zip(*paired, strict=True)]
-            notes.append(f"Seeds of the first side and of {name} that are paired: {_listed(pairs)}.")
+            words = _listed(f"{seed} and {other}" for seed, other in paired)
+            notes.append(f"Seeds of the first side and of {name} that are paired: {words}.")
         left, right = (
             np.stack([numbers[side[seed]][shared].to_numpy(np.float64) for seed in chosen])  # [S, N, Q]
-            for side, chosen in zip((first_seeds, seeds), paired, strict=True)
+            for side, chosen in zip((first_seeds, seeds), zip(*paired, strict=True), strict=True)
         )
         frames.append(_rows(left, right, len(rest) * len(shared)).assign(quantity=shared, first=first, second=name))
     frame = pd.concat(frames, ignore_index=True)
     frame["p_holm"] = holm(frame["p_value"])
     sure = (frame["p_holm"] <= LEVEL) & ((frame["ci_low"] > 0) | (frame["ci_high"] < 0))
     direction = np.where(frame["difference"] > 0, "higher", "lower")
-    frame["verdict"] = np.where(frame["difference"].isna(), "undefined", np.where(sure, direction, UNTOLD))
+    frame["verdict"] = np.where(frame["difference"].isna(), "undefined", np.where(sure, direction, "cannot be told"))
     frame = frame[[*KEYS, *(name for name in frame if name not in KEYS)]]
     if left_out := [name for name in held if name not in shared]:
         notes.append(f"Not compared, as not all have them: {_listed(left_out)}.")
@@ -135,13 +143,11 @@ def _sides(cells: Sequence[tuple[str, Cell]]) -> dict[str, Seeds]:
     groups: dict[records.Identity, list[tuple[str, Cell]]] = {}
     for name, cell in cells:
         groups.setdefault(replace(cell.identity, seed=0), []).append((name, cell))
-    kinds = [key for key in CELL if key not in ("seed", *FINGERPRINTS)]
-    differing = [key for key in kinds if len({str(cell.heading[key]) for _, cell in cells}) > 1]
-    sides = []
+    keys, sides = differing_keys([cell for _, cell in cells], KINDS), []
     for group in groups.values():
         seeds = {cell.identity.seed: cell for _, cell in sorted(group, key=lambda pair: pair[1].identity.seed)}
         if len(groups) > 1 and len(seeds) == len(group) > 1:
-            kind = " ".join(str(group[0][1].heading[key]) for key in differing)
+            kind = " ".join(str(group[0][1].heading[key]) for key in keys)
             sides.append((kind or group[0][0], seeds))
         else:
             sides += [(name, {cell.identity.seed: cell}) for name, cell in group]
@@ -164,13 +170,6 @@ def _shared_texts(cells: Sequence[tuple[str, Cell]]) -> list[str]:
                 "same split of one data set, read by the same tokenizer"
             )
     return sorted(shared)
-
-
-def _paired_seeds(first: Seeds, second: Seeds) -> tuple[list[int], list[int]]:
-    """The seeds of both sides in the order in which they are paired."""
-    shared = sorted(set(first) & set(second))
-    count = min(len(first), len(second))
-    return (shared, shared) if shared else (sorted(first)[:count], sorted(second)[:count])
 
 
 def _rows(left: np.ndarray, right: np.ndarray, family: int) -> pd.DataFrame:
@@ -256,17 +255,13 @@ def sentences(comparison: Comparison, letters: Mapping[str, str]) -> Iterator[tu
         taus = [TAU + measure for measure in PREFERRED if TAU + measure in by_quantity]
         taus = taus or [quantity for quantity in by_quantity if quantity.startswith(TAU)]
         for quantity in taus[:MOST_TAUS]:
-            order = f"orders words more as {_measure(quantity)} does"
+            order = f"orders words more as {measure_label(quantity.removeprefix(TAU))} does"
             words[quantity] = f"The attention of {{}} {order} than that of {{}}.", f"Whose attention {order}"
         for quantity, (more, question) in words.items():
             if row := by_quantity.get(quantity):
                 higher = (second, first) if row["verdict"] == "higher" else (first, second)
                 told = row["verdict"] in ("higher", "lower")
                 yield more.format(*higher) if told else f"{question} cannot be told.", _numbers(row, first, second)
-
-
-def _measure(quantity: str) -> str:
-    return quantity_label(quantity).removeprefix("τ attention–")
 
 
 def _numbers(row: Mapping, first: str, second: str) -> str:
@@ -284,6 +279,6 @@ def _chart(comparison: Comparison, letters: Mapping[str, str], colours: Mapping[
     for quantity, sides in rows.groupby("quantity", sort=False):
         marks = [(sides["mean_first"].iloc[0], colours[first])]
         marks += [(row.mean_second, colours.get(row.second, INK)) for row in sides.itertuples()]
-        bars.append(Bar(_measure(quantity), tuple(marks)))
+        bars.append(Bar(measure_label(quantity.removeprefix(TAU)), tuple(marks)))
     axis = f"Mean Kendall’s τ; numbers are of {letters[first]}"
     return svg(Chart("taus", "Agreement of attention with each measure", axis, tuple(bars), chance=0.0)) if bars else None

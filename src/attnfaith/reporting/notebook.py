@@ -5,11 +5,11 @@ All styles are in the HTML itself, on a ground of their own, so that it can be r
 
 from collections.abc import Sequence
 from functools import cached_property
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 
+from attnfaith.record import of_sequences
 from attnfaith.reporting.cells import Cell, describe, main_measures, measure_label, undefined
 from attnfaith.reporting.heatmap import SHADES, example, heat_measures, middle_text
 from attnfaith.reporting.html import template
@@ -53,11 +53,7 @@ class ShownText:
                 raise AttnfaithError(f"the record holds no measure {excerpt(name)}{nearest(name, cell.measures)}")
         names = heat_measures(cell) if measures is None else dict.fromkeys(("attention", *measures))
         self.cell, self.row, self.names = cell, row, list(names)
-
-    @cached_property
-    def example(self) -> SimpleNamespace:
-        """The text as `heatmap.example` has it."""
-        return example(self.cell, self.row, self.names)
+        self.example = example(cell, row, self.names)
 
     @property
     def taus(self) -> list[tuple[str, str]]:
@@ -110,7 +106,7 @@ class Overview:
     @cached_property
     def verdict(self) -> list[str]:
         """The verdict on one model of texts, a sentence each; [] for several models and for pairs."""
-        if len(self.cells) != 1 or self.cells[0].of_sequences:
+        if len(self.cells) != 1 or of_sequences(self.cells[0].table):
             return []
         outcome = verdict(self.cells)
         return [f"{outcome.headline}.", outcome.reason, outcome.advice, *outcome.remarks]

@@ -22,6 +22,7 @@ from attnfaith.reporting.cells import (
     Cell,
     ReportError,
     describe,
+    differing_keys,
     main_measures,
     measure_label,
     reference_measure,
@@ -140,14 +141,14 @@ def render_page(
     sentences of lowest and of highest error. files: whether the files of tables and figures lie beside it. No code runs in
     it but that of its explorers.
     """
-    pairs, differing = cells[0].of_sequences, differing_keys(cells)
+    pairs, keys = records.of_sequences(cells[0].table), differing_keys(cells)
     parts = []
     for place, cell in enumerate(cells):
         chapters: dict[str, list[dict]] = {chapter: [] for chapter in CHAPTERS}
         for section in sections.of_cell(cell):
             chart, sentences, drawing = section.chart_of(cell), section.sentences(cell), {}
             if chart:
-                stem = figure_stem(cell, place, differing, chart) if files else ""
+                stem = figure_stem(cell, place, keys, chart) if files else ""
                 drawing = {"svg": svg(chart, f"{chart.name}{place}"), "title": chart.title, "why": chart.why, "stem": stem}
             if sentences or drawing:
                 chapters[section.chapter].append({"name": section.name, "sentences": sentences, "chart": drawing})
@@ -159,7 +160,7 @@ def render_page(
         lead = [f"{len(cells)} cells are compared; the sentences on each stand above its figures.", *side_by_side(cells)]
     chapters = {name: head for name, head in CHAPTERS.items() if any(part["chapters"][name] for part in parts)}
     contents = {"answer": "Verdict", "texts": "Sentences" if pairs else "Texts"}
-    heading = [(FINGERPRINTS.get(name, name), str(cells[0].heading[name])) for name in CELL if name not in differing]
+    heading = [(FINGERPRINTS.get(name, name), str(cells[0].heading[name])) for name in CELL if name not in keys]
     grids = [grid for section in sections.registry().values() for grid in section.grids(tables, cells) if grid.rows]
     return template("report.html.j2").render(
         title=title,
@@ -179,15 +180,10 @@ def render_page(
     )
 
 
-def differing_keys(cells: Sequence[Cell]) -> list[str]:
-    """The parts of the heading that tell cells apart."""
-    return [name for name in CELL if len({str(cell.heading[name]) for cell in cells}) > 1]
-
-
-def figure_stem(cell: Cell, place: int, differing: Sequence[str], chart: Chart) -> str:
+def figure_stem(cell: Cell, place: int, keys: Sequence[str], chart: Chart) -> str:
     """Where the files of a chart of the `place`-th cell lie, without ending, as seen from the page."""
-    words = file_name("_".join(str(cell.heading[name]) for name in differing))
-    return f"figures/{f'{place + 1:02d}_{words}_' if differing else ''}{chart.name}"
+    words = file_name("_".join(str(cell.heading[name]) for name in keys))
+    return f"figures/{f'{place + 1:02d}_{words}_' if keys else ''}{chart.name}"
 
 
 def first_screen(cell: Cell, key: str = "chart") -> dict[str, object]:
@@ -222,7 +218,7 @@ def explorer(cell: Cell, place: int, *, most_bytes: int = MOST_BYTES) -> Markup:
     Where the numbers of all texts are larger than most_bytes, as many texts as fit are drawn at random with a fixed seed,
     and the page states it. All text in it is escaped.
     """
-    if cell.of_sequences or not cell.lengths.any():
+    if records.of_sequences(cell.table) or not cell.lengths.any():
         return Markup()
     classes, affine = cell.probs.shape[1], cell.has(*AFFINE)
     order = np.random.default_rng(SAMPLE_SEED).permutation(len(cell))

@@ -9,7 +9,7 @@ from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIB
 from attnfaith.metrics.extraction import extract_links
 from attnfaith.reporting.cells import Cell, measure_label, per_cell
 from attnfaith.reporting.heatmap import direction_of, scores_of, visible
-from attnfaith.reporting.sections.alignment import AXES, Reading, at, columns, readings, weights
+from attnfaith.reporting.sections.alignment import ANY, AXES, Reading, at, columns, readings, weights
 
 
 MOST_WORDS = 60  # of either sentence on the page; more cannot be looked over
@@ -23,7 +23,7 @@ def page_reading(cell: Cell) -> Reading | None:
     word. None of a cell without any measure.
     """
     measures = columns(cell)
-    place = readings(cell).chosen() if cell.has("gold_links") else None
+    place = readings(cell).chosen.get(ANY) if cell.has("gold_links") else None
     if place is not None or not measures:
         return None if place is None else readings(cell).readings[place]
     without_heads = (name for name, column in measures.items() if "L" in column.axes and "A" not in column.axes)

@@ -7,7 +7,16 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.reporting import sections
-from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, ReportError, measure_label, quantity_label
+from attnfaith.reporting.cells import (
+    CELL,
+    FINGERPRINTS,
+    KINDS,
+    Cell,
+    ReportError,
+    differing_keys,
+    measure_label,
+    quantity_label,
+)
 from attnfaith.reporting.sections import alignment
 from attnfaith.reporting.sections.agreement import TAU
 from attnfaith.reporting.tables import Grid, over_seeds, short_number
@@ -15,8 +24,6 @@ from attnfaith.support.errors import cut
 from attnfaith.support.escaping import csv_frame
 
 
-KINDS = tuple(name for name in CELL if name not in (*FINGERPRINTS, "seed"))
-"""Columns of a heading that distinguish kinds of models and data."""
 KEYS = (*CELL, "quantity", "measure")
 """What can name rows and columns."""
 BY_MEASURE = "Kendall's τ of attention, or alignment error rate"
@@ -125,7 +132,7 @@ def _text(row: Mapping, seeds: int) -> str:
 
 def overview(cells: Sequence[Cell]) -> list[SeedTable]:
     """The tables of a study or of a few seeds, a row for each kind of model: numbers by measure, and all others."""
-    rows = [name for name in KINDS if len({str(cell.heading[name]) for cell in cells}) > 1] or ["dataset", "encoder"]
+    rows = differing_keys(cells, KINDS) or ["dataset", "encoder"]
     table = numbers_table(cells)
     if table.duplicated([*rows, "quantity", "seed"]).any():  # one data set in two versions
         rows += [name for name in FINGERPRINTS if table[name].nunique() > 1]

@@ -46,12 +46,12 @@ def ways(cell: Cell) -> list[Way]:
 
 def _stored(cell: Cell) -> Iterator[Way]:
     epsilons = cell.rows("adversary_exact_epsilon")
-    columns = {name: cell.rows(f"adversary_exact_{name}") for name in ("jsd", "bound", "one_token")}
     for epsilon in np.unique(np.concatenate(epsilons)):
-        values = {
-            name: np.array([row[own == epsilon][-1] if epsilon in own else np.nan for row, own in pairs], np.float64)
-            for name, pairs in ((name, zip(rows, epsilons, strict=True)) for name, rows in columns.items())
-        }
+        values = {}
+        for name in ("jsd", "bound", "one_token"):
+            pairs = zip(cell.rows(f"adversary_exact_{name}"), epsilons, strict=True)
+            last = [row[own == epsilon][-1] if epsilon in own else np.nan for row, own in pairs]
+            values[name] = np.array(last, np.float64)
         jsd, one_token = values.pop("jsd"), values["one_token"]
         values["one_token"] = np.where(np.isnan(one_token), np.nan, one_token > 0)
         yield Way("exact", float(epsilon), jsd, values | {"exact": cell.is_exact("adversary_exact", ~np.isnan(jsd))})

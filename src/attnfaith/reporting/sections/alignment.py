@@ -58,15 +58,10 @@ class Reading:
     rule: Rule = FIXED
 
     @property
-    def place(self) -> dict[str, str]:
-        """Layer, head and row in words of tables."""
-        layer, head = (NONE if number is None else str(number) for number in (self.layer, self.head))
-        return {"layer": layer, "head": head, "row": NONE if self.row is None else ROWS[self.row]}
-
-    @property
     def keys(self) -> dict[str, str]:
-        """The same and the rule."""
-        return {**self.place, "rule": self.rule.label}
+        """Layer, head, row and rule in words of tables."""
+        layer, head = (NONE if number is None else str(number) for number in (self.layer, self.head))
+        return {"layer": layer, "head": head, "row": NONE if self.row is None else ROWS[self.row], "rule": self.rule.label}
 
     @property
     def label(self) -> str:
@@ -88,8 +83,21 @@ class Readings:
     chooses: np.ndarray
 
     @cached_property
-    def measures(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(reading.measure for reading in self.readings))
+    def places(self) -> dict[str, list[int]]:
+        """The numbers of the readings of each measure, and before these of ANY: all but POSITIONS."""
+        places: dict[str, list[int]] = {ANY: []}
+        for place, reading in enumerate(self.readings):
+            places.setdefault(reading.measure, []).append(place)
+            if reading.measure != POSITIONS:
+                places[ANY].append(place)
+        return places
+
+    @cached_property
+    def chosen(self) -> dict[str, int]:
+        """The number of the reading that is chosen for each of these; none where there is no pair that decides."""
+        rates = {name: self.chosen_rates[places] for name, places in self.places.items()}
+        decided = {name: own for name, own in rates.items() if not np.isnan(own).all()}
+        return {name: self.places[name][int(np.nanargmin(own))] for name, own in decided.items()}
 
     @cached_property
     def chosen_rates(self) -> np.ndarray:
@@ -109,20 +117,6 @@ class Readings:
         scores = self.scores(members)[places]
         numbers = np.concatenate([scores[:, :1], intervals, scores[:, 1:]], axis=1)
         return [dict(zip(names, row, strict=True)) for row in numbers.tolist()]
-
-    def places(self, measure: str | None = None) -> list[int]:
-        """The readings of a measure, None all but POSITIONS."""
-        return [
-            place
-            for place, reading in enumerate(self.readings)
-            if (reading.measure == measure if measure else reading.measure != POSITIONS)
-        ]
-
-    def chosen(self, measure: str | None = None) -> int | None:
-        """The number of the reading that is chosen among these; None without readings, or without a pair that decides."""
-        among = self.places(measure)
-        rates = self.chosen_rates[among]
-        return None if np.isnan(rates).all() else among[int(np.nanargmin(rates))]
 
 
 def columns(cell: Cell) -> dict[str, records.Column]:
@@ -172,35 +166,27 @@ def readings(cell: Cell) -> Readings:
 @per_cell
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
     """alignment_error_<measure> of each pair of the half that is judged, by the reading chosen on the other; else NaN."""
-    result, values = readings(cell), {}
-    for measure in result.measures:
-        place = result.chosen(measure)
-        if place is not None:
-            rates = alignment_scores(result.counts[:, place])[:, 0]
-            values[f"alignment_error_{measure}"] = np.where(result.chooses, np.nan, rates)
-    return values
+    result = readings(cell)
+    rates = {name: alignment_scores(result.counts[:, place])[:, 0] for name, place in result.chosen.items() if name != ANY}
+    return {f"alignment_error_{name}": np.where(result.chooses, np.nan, own) for name, own in rates.items()}
 
 
 def _chosen_rows(cell: Cell) -> Iterator[Row]:
     """The chosen reading of each measure, ANY first, on the half that is judged; a measure that nothing decides has none."""
     result = readings(cell)
-    judged = result.scores(~result.chooses)
-    for measure in (ANY, *result.measures):
-        name = None if measure == ANY else measure
-        place, among = result.chosen(name), result.places(name)
-        if place is not None:
-            least = judged[among, 0]
-            yield {
-                "measure": measure,
-                "n": int((~result.chooses).sum()),
-                "n_chosen_on": int(result.chooses.sum()),
-                **result.rates(~result.chooses, [place])[0],
-                "error_rate_chosen_on": result.chosen_rates[place],
-                "error_rate_least": np.nan if np.isnan(least).all() else float(np.nanmin(least)),
-                "readings": len(among),
-                "of": result.readings[place].measure,
-                **result.readings[place].keys,
-            }
+    judged = result.scores(~result.chooses)[:, 0]
+    for measure, place in result.chosen.items():
+        yield {
+            "measure": measure,
+            "n": int((~result.chooses).sum()),
+            "n_chosen_on": int(result.chooses.sum()),
+            **result.rates(~result.chooses, [place])[0],
+            "error_rate_chosen_on": result.chosen_rates[place],
+            "error_rate_least": float(np.fmin.reduce(judged[result.places[measure]])),
+            "readings": len(result.places[measure]),
+            "of": result.readings[place].measure,
+            **result.readings[place].keys,
+        }
 
 
 def _fixed_rows(cell: Cell) -> Iterator[Row]:
@@ -208,16 +194,17 @@ def _fixed_rows(cell: Cell) -> Iterator[Row]:
     result = readings(cell)
     places = [place for place, reading in enumerate(result.readings) if reading.rule == FIXED]
     for place, rates in zip(places, result.rates(np.ones(len(cell), bool), places), strict=True):
-        reading = result.readings[place]
-        yield {"measure": reading.measure, **reading.place, "n": len(cell), **rates}
+        row = {"measure": result.readings[place].measure, **result.readings[place].keys, "n": len(cell), **rates}
+        del row["rule"]
+        yield row
 
 
 def _all_rows(cell: Cell) -> Iterator[Row]:
     result = readings(cell)
-    chosen = {result.chosen(measure) for measure in result.measures}
-    for place, rates in enumerate(result.rates(~result.chooses, range(len(result.readings)))):
-        reading = result.readings[place]
-        row = {"measure": reading.measure, **reading.keys, "n": int((~result.chooses).sum()), **rates}
+    n, chosen = int((~result.chooses).sum()), {*result.chosen.values()}
+    rates = result.rates(~result.chooses, range(len(result.readings)))
+    for place, (reading, own) in enumerate(zip(result.readings, rates, strict=True)):
+        row = {"measure": reading.measure, **reading.keys, "n": n, **own}
         yield row | {"error_rate_chosen_on": result.chosen_rates[place], "chosen": int(place in chosen)}
 
 
@@ -226,12 +213,8 @@ def _measure_words(row: Row) -> str:
     return f"{own}: {measure_label(row['of'])}" if row["measure"] == ANY else own
 
 
-def _place_words(name: str):
-    """A layer, head or row in words of the page: a dash where a measure does not have it."""
-    return lambda row: "–" if row[name] == NONE else ROW_WORDS.get(row[name], row[name])
-
-
-PLACES = {name: _place_words(name) for name in AXES.values()}
+# a dash where a measure does not have a layer, head or row
+PLACES = {name: lambda row, name=name: {NONE: "–", **ROW_WORDS}.get(row[name], row[name]) for name in AXES.values()}
 WHOLE = table("alignment", rows=_chosen_rows, words={"measure": _measure_words, **PLACES})
 BY_LAYER = table("alignment_by_layer", rows=_fixed_rows, words=PLACES)
 READINGS = table("alignment_readings", rows=_all_rows)

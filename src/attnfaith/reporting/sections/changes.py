@@ -103,12 +103,7 @@ def removal(cell: Cell, start: str, end: str) -> dict[str, np.ndarray]:
     """Where the decision first changes, from the columns <start>size<end>, …, of the first draw of those with draws: numbers
     per text as `erasure` describes.
     """
-    columns = []
-    for name in (f"{start}{part}{end}" for part in ("size", "mass", "empty")):
-        draws = cell.rows(name) if name.endswith("_random") else []
-        first = np.array([row[0] if len(row) else np.nan for row in draws], np.float64)
-        columns.append(first if len(draws) else cell.column(name))
-    size, mass, empty = columns
+    size, mass, empty = (cell.column(f"{start}{part}{end}") for part in ("size", "mass", "empty"))
     numbers = {"fraction": size / np.maximum(cell.lengths, 1), "never": np.isnan(size), "empty": empty, "mass": mass}
     return {name: np.where(cell.lengths > 1, values, np.nan) for name, values in numbers.items()}
 
