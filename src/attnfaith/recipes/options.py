@@ -109,7 +109,7 @@ def _keys(part: Mapping, prefix: str = "", section: str = "") -> Iterator[Key]:
             text = f"{' '.join(facts['description'].split())}; {' or '.join(kinds)}"
             if name in part.get("required", ()):
                 text += ", required"
-            elif "default" in facts:
+            elif facts.get("default") is not None:  # the text says what null means
                 text += f", default {yaml.safe_dump(facts['default']).splitlines()[0]}"
             short = name if section == prefix[:-1] != "" and NAMES.count(name) == 1 else None
             yield Key(f"{prefix}{name}", short, section, {*kinds}, text)

@@ -53,10 +53,20 @@ def key(default: Any, text: str) -> Any:
 
 
 FORMER = {
-    **{"missing_vectors": "zero", "contiguous": False, "transition": 0.0, "temperature": 0.1, "pooling": "average"},
-    **{"reads": "zeroed", "share_embeddings": True, "select_on": "validation", "gradient_accumulation_steps": 1},
-    **{"bf16": False, "attention_learning_rate_factor": 1.0, "word_tying_padding": False},
-    **{"two_sided": False, "level": "sentence"},
+    "attention_learning_rate_factor": 1.0,
+    "bf16": False,
+    "contiguous": False,
+    "gradient_accumulation_steps": 1,
+    "level": "sentence",
+    "missing_vectors": "zero",
+    "pooling": "average",
+    "reads": "zeroed",
+    "select_on": "validation",
+    "share_embeddings": True,
+    "temperature": 0.1,
+    "transition": 0.0,
+    "two_sided": False,
+    "word_tying_padding": False,
 }
 """Keys of earlier versions: the only value that they may still have."""
 
@@ -109,33 +119,47 @@ def _without(values: Mapping, path: Sequence[str]) -> dict:
 class Data:
     """Which texts, in which words: of a data set of the registry, of a file or folder, or of the Hub."""
 
-    name: str | None = key(None, "data set of the registry; null: planted_evidence, or own data")
-    path: str | None = key(None, "own data: a file (csv, tsv, jsonl, json, parquet, xlsx; .gz), or a folder of such")
-    hub_id: str | None = key(None, "own data: OWNER/NAME of a data set on the Hub")
-    revision: str | None = key(None, "of the Hub's data set: branch, tag or commit; null: main")
-    config: str | None = key(None, "of the Hub's data set: its configuration; null: the default")
-    text: str | None = key(None, "own data: column of the text; null: text, or the only candidate")
-    text_pair: str | None = key(None, "own data: column of the second text of a pair; null: single texts")
-    label: str | None = key(None, "own data: column of the class; null: label, or the only candidate")
-    impermissible_words: Words | None = key(None, "own data: words which a deceptive model hides, in any case")
-    impermissible_removed: bool = key(False, "train and measure on texts without these words: how well the rest predicts")
-    encoding: str | None = key(None, "own data: encoding of the files, such as cp1252; null: UTF-8")
-    delimiter: str | None = key(None, "own data: between the fields of a csv; null: as in its first line")
-    quotes: bool = key(True, "own data: whether a field of a csv may stand in quotation marks")
-    preprocessing: Preprocessing = key("words", "own data: how words are cut")
-    validation_share: Part = key(0.15, "own data: share of it that is validation where there is none")
-    test_share: Part = key(0.15, "own data: likewise test")
-    split_seed: Seed = key(0, "own data: of these cuts")
-    arguments: dict[str, Any] = key({}, "knobs of a built-in generator")
-    limits: dict[str, Count] = key({}, "split: largest number of its rows, drawn at random")
-    max_length: Count | None = key(None, "tokens of an input; longer texts are cut; null: of own data 1000")
-    max_sentence_length: Count | None = key(None, "of hierarchical models: words of a sentence; a longer sentence is split")
-    min_df: Count | None = key(None, "training texts that a word must occur in to be known; null: the data set's own")
-    vectors: str | None = key(None, "file of word vectors, here or below the data root; null: random ones")
-    vocabulary: Literal["words", "bpe"] | None = key(None, "of sentence pairs: or byte pairs within words; null: words")
-    vocabulary_size: Count | None = key(None, "of sentence pairs: most entries; null: all words, or 8000 byte pairs")
-    links_from: Literal[0, 1] | None = key(None, "of own sentence pairs: the first word is 0 or 1 in their links; null: 0")
-    seed: Seed = key(0, "of generated data and of limits")
+    name: str | None = key(None, "name of a registered data set; null: planted_evidence, or your own data")
+    path: str | None = key(None, "your own data: a file (csv, tsv, jsonl, json, parquet, xlsx) or a folder of files")
+    hub_id: str | None = key(None, "your own data: OWNER/NAME of a data set on the Hub")
+    revision: str | None = key(None, "branch, tag or commit of the data set on the Hub; null: main")
+    config: str | None = key(None, "configuration of the data set on the Hub; null: its default")
+    text: str | None = key(None, "your own data: column of the text; null: text, or the only candidate")
+    text_pair: str | None = key(None, "your own data: column of the second text of a pair; null: single texts")
+    label: str | None = key(None, "your own data: column of the class; null: label, or the only candidate")
+    impermissible_words: Words | None = key(
+        None, "your own data: words that a deceptive model hides; upper and lower case are the same"
+    )
+    impermissible_removed: bool = key(
+        False, "take the impermissible words out of all texts, to see how well the rest predicts"
+    )
+    encoding: str | None = key(None, "your own data: encoding of the files, such as cp1252; null: UTF-8")
+    delimiter: str | None = key(None, "your own data: character between the fields of a csv; null: read from its first line")
+    quotes: bool = key(True, "your own data: whether a field of a csv may stand in quotation marks")
+    preprocessing: Preprocessing = key("words", "your own data: how a text is divided into words")
+    validation_share: Part = key(0.15, "your own data: share of the texts for validation, if there is no such split")
+    test_share: Part = key(0.15, "your own data: share of the texts for test, if there is no such split")
+    split_seed: Seed = key(0, "your own data: seed of these splits")
+    arguments: dict[str, Any] = key({}, "arguments of a generated data set")
+    limits: dict[str, Count] = key({}, "largest number of rows of each split; they are drawn at random")
+    max_length: Count | None = key(
+        None, "most tokens of a text; longer texts are cut; null: no limit, or 1000 for your own data"
+    )
+    max_sentence_length: Count | None = key(
+        None, "hierarchical models: most words of a sentence; a longer sentence is divided"
+    )
+    min_df: Count | None = key(
+        None, "training texts in which a word must occur to be in the vocabulary; null: the data set's own"
+    )
+    vectors: str | None = key(None, "file of word vectors, on this path or below the data folder; null: random vectors")
+    vocabulary: Literal["words", "bpe"] | None = key(
+        None, "sentence pairs: words, or bpe for byte pairs within words; null: words"
+    )
+    vocabulary_size: Count | None = key(
+        None, "sentence pairs: most entries of the vocabulary; null: all words, or 8000 byte pairs"
+    )
+    links_from: Literal[0, 1] | None = key(None, "your own sentence pairs: number of the first word in the links; null: 0")
+    seed: Seed = key(0, "seed of generated data, and of the rows that limits draw")
 
     @property
     def own(self) -> bool:
@@ -152,37 +176,41 @@ class Data:
 class Selector:
     """The selector of the tokens that the classifier reads: fields of RationaleClassifierConfig, which checks them."""
 
-    kind: Literal["bernoulli", "hardkuma", "budget"] = key(..., "of Lei et al. 2016, Bastings et al. 2019 or SPECTRA")
-    budget: Annotated[Share, Field(gt=0)] | None = key(None, "largest share of a text that may be kept; null: any")
-    threshold: Below | None = key(None, "a token is selected at test time above it; null: 0.5 of bernoulli, else 0")
+    kind: Literal["bernoulli", "hardkuma", "budget"] = key(
+        ..., "bernoulli (Lei et al. 2016), hardkuma (Bastings et al. 2019) or budget (SPECTRA)"
+    )
+    budget: Annotated[Share, Field(gt=0)] | None = key(None, "largest share of a text that may be selected; null: no limit")
+    threshold: Below | None = key(
+        None, "at test time a token with a value above this is selected; null: 0.5 for bernoulli, else 0"
+    )
 
 
 @section
 class Model:
     """The fields of AttentionClassifierConfig, which checks them; or a pretrained model, and its projection."""
 
-    type: Literal["gru", "marian"] | None = key(None, "of a model of sentence pairs; null: a classifier of texts")
-    encoder: str | None = key(None, "as `attnfaith list encoders` names them; null: bilstm, of type gru bigru")
-    recurrence: Literal["bahdanau", "luong"] | None = key(None, "of type gru; null: bahdanau")
+    type: Literal["gru", "marian"] | None = key(None, "kind of a model for sentence pairs; null: a classifier of texts")
+    encoder: str | None = key(None, "one of `attnfaith list encoders`; null: bilstm, or bigru for type gru")
+    recurrence: Literal["bahdanau", "luong"] | None = key(None, "type gru: where the decoder attends; null: bahdanau")
     alignment: str = key("additive", "additive or dot")
-    projection: str = key("softmax", "as `attnfaith list projections` names them; of type gru none too")
+    projection: str = key("softmax", "one of `attnfaith list projections`; for type gru also none")
     readout: str = key("affine", "affine or tanh")
-    hierarchy: str = key("none", "none, or sentence: words are summed to sentences, sentences to a text")
+    hierarchy: str = key("none", "none, or sentence: attention over words in each sentence, then over sentences")
     embedding_size: int = key(300, "size of the word vectors; that of data.vectors where a file is given")
-    hidden_size: int | None = key(None, "of a state; null: 256, of the transformer 128, of embedding the embedding size")
+    hidden_size: int | None = key(None, "size of a state; null: 256, transformer 128, embedding as embedding_size")
     alignment_size: int | None = key(None, "size of the additive alignment; null: half of the hidden size")
-    sparsegen_lambda: float = key(0.0, "lambda of sparsegen, below 1; 0 is sparsemax")
-    entmax_alpha: float = key(1.5, "alpha of entmax, from 1 on; 1 is softmax, 2 sparsemax")
-    separate_impermissible: bool = key(False, "of pretrained models: impermissible words attend to their own kind")
-    kernel_sizes: list[int] = key([1, 3, 5, 7], "odd widths of the cnn's filters, at first 1, 3, 5, 7")
-    num_hidden_layers: int = key(2, "of the transformer")
-    num_attention_heads: int = key(1, "of the transformer")
-    intermediate_size: int = key(128, "of the transformer")
-    dropout: float = key(0.0, "share of values dropped in training, below 1")
+    sparsegen_lambda: float = key(0.0, "λ of sparsegen, below 1; 0 is sparsemax")
+    entmax_alpha: float = key(1.5, "α of entmax, at least 1; 1 is softmax, 2 is sparsemax")
+    separate_impermissible: bool = key(False, "pretrained models: impermissible words attend only to each other")
+    kernel_sizes: list[int] = key([1, 3, 5, 7], "widths of the filters of the cnn, odd numbers")
+    num_hidden_layers: int = key(2, "layers of the transformer")
+    num_attention_heads: int = key(1, "attention heads of the transformer")
+    intermediate_size: int = key(128, "size of the feed-forward layer of the transformer")
+    dropout: float = key(0.0, "share of values that training drops, below 1")
     embedding_std: float = key(0.25, "standard deviation of random word vectors")
-    pretrained: str | None = key(None, "to be fine-tuned: a model of the Hub, or a folder, with its tokenizer; null: none")
-    revision: str | None = key(None, "of a pretrained model on the Hub: branch, tag or commit; null: main")
-    selector: Selector | None = key(None, "selects the tokens that the classifier reads; null: it reads all and attends")
+    pretrained: str | None = key(None, "model to fine-tune, with its tokenizer: a name on the Hub or a folder; null: none")
+    revision: str | None = key(None, "branch, tag or commit of the pretrained model on the Hub; null: main")
+    selector: Selector | None = key(None, "selector of the tokens that the classifier reads; null: it reads all tokens")
 
 
 @section
@@ -192,21 +220,33 @@ class Training:
     Null is the value of the papers (Jain & Wallace 2019), or, of a pretrained model, the usual value for fine-tuning.
     """
 
-    num_train_epochs: Epochs | None = key(None, "passes over the training texts; null: 8, of a pretrained model 3")
-    per_device_train_batch_size: Count = key(32, "texts of a step and process")
-    per_device_eval_batch_size: Count = key(64, "texts of a step of evaluation")
-    learning_rate: NotNegative | None = key(None, "null: 0.001, constant; of a pretrained model 0.00005, rising and falling")
-    weight_decay: NotNegative | None = key(None, "L2 on all but the alignment; null: 0.00001, of a pretrained model 0.01")
-    max_grad_norm: NotNegative | None = key(None, "gradients are clipped to it; 0: not; null: 0, of a pretrained model 1")
-    amsgrad: bool | None = key(None, "Adam with AMSGrad; null: true, of a pretrained model false")
-    random_erasure: Share = key(0.0, "largest share of its words that each training text loses at each step")
-    loss_reduction: Literal["sum", "mean"] | None = key(None, "of a batch; null: sum, of a pretrained model mean")
-    balance_classes: bool = key(True, "weigh classes by how rare they are")
-    metric_for_best_model: str | None = key(None, "score that it is chosen by; null: ROC-AUC of two classes, else accuracy")
-    early_stopping_patience: Count | None = key(None, "epochs without gain after which training stops; null: never")
+    num_train_epochs: Epochs | None = key(None, "passes over the training texts; null: 8, pretrained models 3")
+    per_device_train_batch_size: Count = key(32, "texts of a training step in each process")
+    per_device_eval_batch_size: Count = key(64, "texts of an evaluation step in each process")
+    learning_rate: NotNegative | None = key(
+        None, "null: 0.001 throughout; pretrained models 0.00005, with warm-up and decay"
+    )
+    weight_decay: NotNegative | None = key(
+        None, "L2 penalty on all weights but the alignment's; null: 0.00001, pretrained models 0.01"
+    )
+    max_grad_norm: NotNegative | None = key(
+        None, "gradients are clipped to this norm, 0: not at all; null: 0, pretrained models 1"
+    )
+    amsgrad: bool | None = key(None, "whether Adam uses AMSGrad; null: true, pretrained models false")
+    random_erasure: Share = key(0.0, "largest share of words that a training text loses at each step")
+    loss_reduction: Literal["sum", "mean"] | None = key(
+        None, "how the losses of a batch are reduced; null: sum, pretrained models mean"
+    )
+    balance_classes: bool = key(True, "whether rare classes get a larger weight")
+    metric_for_best_model: str | None = key(
+        None, "validation score that selects the checkpoint; null: ROC-AUC for two classes, else accuracy"
+    )
+    early_stopping_patience: Count | None = key(
+        None, "epochs without a better score after which training stops; null: never"
+    )
     train_sampling_strategy: Sampling = key("group_by_length", "how batches are drawn")
-    use_cpu: bool = key(False, "leave a GPU unused")
-    arguments: dict[str, Any] = key({}, "others of transformers' TrainingArguments, such as warmup_steps")
+    use_cpu: bool = key(False, "train on the CPU even if there is a GPU")
+    arguments: dict[str, Any] = key({}, "other arguments of transformers' TrainingArguments, such as warmup_steps")
 
 
 @section
@@ -217,11 +257,11 @@ class Objective:
     adversary's loss is half of |p - p_base|_1 minus the weight times the divergence; their code's lambda is half of it.
     """
 
-    kind: Goal = key("classification", "the labels, nothing, the labels or the base's predictions under an attention")
-    base: str | None = key(None, "folder of the run that a guided or adversarial model is trained against")
-    weight: Positive = key(0.002, "lambda of an adversary: weight of the divergence of attentions")
-    divergence: Literal["kl", "jsd"] = key("kl", "of an adversary: kl, or jsd where the base's attention has zeros")
-    frozen: bool = key(False, "of an adversary: the base's weights are kept, only the alignment is trained")
+    kind: Goal = key("classification", "what the model is trained for: labels, nothing, or against the model of another run")
+    base: str | None = key(None, "guided, adversarial: folder of the run that the model is trained against")
+    weight: Positive = key(0.002, "adversarial: weight λ of the divergence between the attentions")
+    divergence: Literal["kl", "jsd"] = key("kl", "adversarial: kl, or jsd if the attention of the base has zeros")
+    frozen: bool = key(False, "adversarial: train the alignment only and keep the other weights of the base")
 
     @property
     def needs_base(self) -> bool:
@@ -240,10 +280,12 @@ class Penalties:
     """
 
     impermissible_mass: NotNegative = key(0.0, "weight of -log(1 - attention on impermissible words)")
-    impermissible_heads: Literal["mean", "max"] | None = key(None, "of a pretrained model; null: mean")
-    diversity: NotNegative = key(0.0, "weight of the conicity of the states, their mean absolute cosine with their mean")
-    word_tying: NotNegative = key(0.0, "weight of the distance between states and word vectors, which must be of one size")
-    word_tying_distance: Literal["norm", "squared"] | None = key(None, "the distance or its square; null: squared")
+    impermissible_heads: Literal["mean", "max"] | None = key(
+        None, "pretrained models: the mean of the heads or the head with most; null: mean"
+    )
+    diversity: NotNegative = key(0.0, "weight of the conicity: the mean absolute cosine of the states with their mean")
+    word_tying: NotNegative = key(0.0, "weight of the distance between states and word vectors of the same size")
+    word_tying_distance: Literal["norm", "squared"] | None = key(None, "whether the distance is squared; null: squared")
     masked_language_model: NotNegative = key(0.0, "weight of -log p(word) at masked words, predicted from the states")
     masked_share: Annotated[Share, Field(gt=0)] | None = key(None, "share of the words that are masked; null: 0.15")
 
@@ -257,35 +299,39 @@ class Penalties:
 class Selection:
     """The penalties that train the selection of model.selector with the labels (`attnfaith.training.RationaleConfig`)."""
 
-    sparsity: NotNegative | None = key(None, "of bernoulli: price of a selected token; null: 0.0003")
-    coherence: NotNegative | None = key(None, "of bernoulli: price of a change, in units of sparsity; null: 2")
-    baseline: Literal["none", "moving_average"] | None = key(None, "of bernoulli: of the cost of a draw; null: none")
-    share: Share | None = key(None, "of hardkuma: tokens that training aims at; null: model.selector.budget, else 0.2")
-    multiplier: Positive | None = key(None, "of hardkuma: the multiplier of a constraint at first; null: 0.0001")
-    multiplier_rate: Positive | None = key(None, "of hardkuma: how fast it follows the constraint; null: 0.01")
-    multiplier_range: list[float] | None = key(None, "of hardkuma: [least, greatest] multiplier; null: no bounds")
-    decay: Below | None = key(None, "what stays of a moving average at each batch; null: 0.99 of hardkuma, else 0.9")
+    sparsity: NotNegative | None = key(None, "bernoulli: cost of each selected token; null: 0.0003")
+    coherence: NotNegative | None = key(
+        None, "bernoulli: cost of each change between neighbours, in units of sparsity; null: 2"
+    )
+    baseline: Literal["none", "moving_average"] | None = key(None, "bernoulli: baseline of REINFORCE; null: none")
+    share: Share | None = key(None, "hardkuma: target share of selected tokens; null: model.selector.budget, else 0.2")
+    multiplier: Positive | None = key(None, "hardkuma: first value of the multiplier; null: 0.0001")
+    multiplier_rate: Positive | None = key(None, "hardkuma: learning rate of the multiplier; null: 0.01")
+    multiplier_range: list[float] | None = key(None, "hardkuma: [smallest, largest] multiplier; null: no bounds")
+    decay: Below | None = key(None, "decay of the moving averages; null: 0.99 for hardkuma, else 0.9")
 
 
 @section
 class Measure:
     """The measures and their texts."""
 
-    producers: list[str] | None = key(None, "names of measures; null: a few cheap ones, for own data what the verdict needs")
-    options: dict[str, dict[str, Any]] = key({}, "keyword arguments of a producer, by its name")
-    split: Split = key("test", "the split that is measured")
-    limit: Count | None = key(None, "that many of its texts, drawn at random; null: all")
-    seed: Seed = key(0, "of the draws of a measurement")
-    batch_tokens: Count | None = key(None, "tokens of a batch, padding included; null: 8192, of sentence pairs 2048")
+    producers: list[str] | None = key(
+        None, "names of measures; null: a few cheap ones, and for your own data those of the verdict"
+    )
+    options: dict[str, dict[str, Any]] = key({}, "options of the measures, {measure: {option: value}}")
+    split: Split = key("test", "split that is measured")
+    limit: Count | None = key(None, "number of texts, drawn at random; null: all")
+    seed: Seed = key(0, "seed of all random draws of the measures")
+    batch_tokens: Count | None = key(None, "tokens of a batch with its padding; null: 8192, sentence pairs 2048")
 
 
 @section
 class Report:
     """The contents of the report."""
 
-    examples: Count = key(5, "pairs of sentences shown of lowest and of highest error; of texts the page lists all")
-    title: str | None = key(None, "of the page")
-    page: bool = key(True, "whether a run draws its page; `attnfaith report RUN` does later")
+    examples: Count = key(5, "sentence pairs of lowest and of highest error that the page shows")
+    title: str | None = key(None, "title of the page")
+    page: bool = key(True, "whether the run writes its page; `attnfaith report RUN` writes it later")
 
 
 # ------------------------------------------------------------------------------------------------ the whole
@@ -333,11 +379,11 @@ REFUSED_ARGUMENTS = (
 class Recipe:
     """A run: data, model, training, its objective and penalties or selection, what to measure, how to report."""
 
-    name: str = key(..., "of the run")
+    name: str = key(..., "name of the run")
     output_dir: str = key(..., "folder of the run")
-    seed: Seed = key(10, "of the model and its training")
-    note: str = key("", "what it reproduces, with the sentence of the paper")
-    plugins: list[str] = key([], "Python modules of your own, installed or in the current folder; imported first")
+    seed: Seed = key(10, "seed of the model and its training")
+    note: str = key("", "a note, such as which claim of which paper the run reproduces")
+    plugins: list[str] = key([], "your own Python modules, installed or in the current folder; they are imported first")
     data: Data = field(default_factory=Data)
     model: Model = field(default_factory=Model)
     training: Training = field(default_factory=Training)
