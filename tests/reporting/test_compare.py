@@ -34,7 +34,7 @@ def row_of(comparison, quantity="correct"):
 def test_a_known_difference_has_its_sign_and_none_is_not_called_equal():
     worse, better = model([0] * 30 + [1] * 10), sparse([1] * 30 + [0] * 10)
     comparison = compare([worse, better], ["w", "b"])
-    assert comparison.sides == ("w", "b") and comparison.n_texts == 40
+    assert comparison.sides == ("w", "b") and len(comparison.texts) == 40
     row = row_of(comparison)
     assert (row["mean_first"], row["mean_second"], row["difference"]) == (0.25, 0.75, 0.5)
     assert 0 < row["ci_low"] < 0.5 < row["ci_high"] and row["verdict"] == "higher" and row["over"] == "texts"
@@ -58,7 +58,7 @@ def test_texts_are_matched_by_id_and_words_and_numbers_by_name():
     ids = {4: ["w4"], 3: ["other"], 2: ["w2"], 9: ["w9"]}
     texts = [{"id": f"t/{n}", "attention": [1.0], "tokens": words, "label": 0} for n, words in ids.items()]
     comparison = compare([first, build(texts, projection="sparsemax")], ["a", "b"])
-    assert comparison.n_texts == 2, "t/2 and t/4; t/3 has other words, t/9 is in one only"
+    assert len(comparison.texts) == 2, "t/2 and t/4; t/3 has other words, t/9 is in one only"
     assert row_of(comparison)["difference"] == -1.0
     assert "Texts left out, which not all have or read alike: a 4, b 2." in comparison.notes
     comparison = compare([draw(30, measures=("gradient", "lime")), draw(30, projection="sparsemax")], ["a", "b"])
@@ -99,7 +99,7 @@ def test_records_that_cannot_be_compared():
     tables = [records.with_settings(side, [{"version": version}]) for version, side in versions.items()]
     with pytest.raises(records.RecordError, match=r"1\.0, 1\.1"):
         compare(tables, ["a", "b"])
-    assert compare(tables, ["a", "b"], mix_versions=True).n_texts == 4
+    assert len(compare(tables, ["a", "b"], mix_versions=True).texts) == 4
 
 
 def test_the_page_has_accuracy_first_then_two_taus_and_escapes_names():

@@ -139,8 +139,9 @@ class Cell:
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes, as the settings stored in the record give them for its data set; () where none do."""
         parts = [part for part in records.settings(self.table) if "label_names" in part]
-        own = [part for part in parts if part.get("identity", {}).get("dataset") == self.heading["dataset"]]
-        names = {tuple(part["label_names"]) for part in own}
+        names = {
+            tuple(part["label_names"]) for part in parts if part.get("identity", {}).get("dataset") == self.identity.dataset
+        }
         return names.pop() if len(names) == 1 else ()
 
     @cached_property

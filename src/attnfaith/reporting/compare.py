@@ -24,7 +24,7 @@ from attnfaith.reporting.charts import INK, Bar, Chart, svg
 from attnfaith.reporting.html import template
 from attnfaith.reporting.sections.agreement import TAU
 from attnfaith.reporting.tables import Grid, as_text, format_number, short_number, signed
-from attnfaith.stats import LEVEL, estimate, holm, mean, over_seeds_of_texts, seeds_in_words, sign_flip_tests
+from attnfaith.stats import LEVEL, estimate, holm, over_seeds_of_texts, seeds_in_words, sign_flip_tests
 from attnfaith.support.errors import counted
 from attnfaith.support.escaping import html, printable
 
@@ -58,11 +58,6 @@ class Comparison:
     texts: tuple[str, ...]
     notes: tuple[str, ...]
     frame: pd.DataFrame
-
-    @property
-    def n_texts(self) -> int:
-        """How many texts all sides have."""
-        return len(self.texts)
 
     @property
     def grid(self) -> Grid:
@@ -176,32 +171,32 @@ def _rows(left: np.ndarray, right: np.ndarray, family: int) -> pd.DataFrame:
     """A row for each number of two sides [S,N,Q], without what depends on other rows. family: rows corrected together."""
     differences = right - left
     defined = ~np.isnan(differences)
-    columns = np.moveaxis(differences, 2, 0)
-    apart = [""] * len(columns)
-    if len(differences) == 1:
-        intervals = [list(estimate("", column[0]).values())[1:] for column in columns]
-        p_values = sign_flip_tests(differences[0], draws=max(9999, 100 * family))
-        p_values = np.where(defined[0].sum(0) < 2, np.nan, p_values)
-    else:
-        estimates = [over_seeds_of_texts(column) for column in columns]
-        intervals, p_values = [each[1:3] for each in estimates], [each.p_value for each in estimates]
-        for place, (each, column) in enumerate(zip(estimates, columns, strict=True)):
-            if np.isnan(each.ci_low) and not np.isnan(each.value):
-                apart[place] = seeds_in_words([mean(seed[~np.isnan(seed)]) for seed in column], 0)
-    n_texts = defined.any(axis=0).sum(axis=0)
-    means = {  # over seeds of means over texts, without what is undefined on either side
-        name: pd.concat([pd.DataFrame(seed).mean() for seed in np.where(defined, side, np.nan)], axis=1).mean(axis=1)
+    n_texts, single = defined.any(axis=0).sum(axis=0), len(differences) == 1
+    by_seed = {  # [Q, S], means over texts, without what is undefined on either side
+        name: pd.concat([pd.DataFrame(seed).mean() for seed in np.where(defined, side, np.nan)], axis=1)
         for name, side in (("mean_first", left), ("mean_second", right), ("difference", differences))
     }
+    if single:
+        estimates = [list(estimate("", column).values()) for column in differences[0].T]
+        p_values = sign_flip_tests(differences[0], draws=max(9999, 100 * family))
+        p_values = np.where(n_texts < 2, np.nan, p_values)
+    else:
+        estimates = [over_seeds_of_texts(column) for column in np.moveaxis(differences, 2, 0)]
+        p_values = [each.p_value for each in estimates]
+    value, low, high = np.transpose([each[:3] for each in estimates])
+    apart = ~np.isnan(value) & np.isnan(low) & (not single)
     return pd.DataFrame(
         {
-            "over": "texts" if len(differences) == 1 else "seeds and texts",
+            "over": "texts" if single else "seeds and texts",
             "n_texts": n_texts,
             "n_left_out": differences.shape[1] - n_texts,
-            **means,
-            **dict(zip(("ci_low", "ci_high"), np.transpose(intervals), strict=True)),
+            **{name: means.mean(axis=1) for name, means in by_seed.items()},
+            "ci_low": low,
+            "ci_high": high,
             "p_value": p_values,
-            "seeds": apart,
+            "seeds": [
+                seeds_in_words(by_seed["difference"].loc[place], 0) if apart[place] else "" for place in range(len(value))
+            ],
         }
     )
 
@@ -261,15 +256,13 @@ def sentences(comparison: Comparison, letters: Mapping[str, str]) -> Iterator[tu
             if row := by_quantity.get(quantity):
                 higher = (second, first) if row["verdict"] == "higher" else (first, second)
                 told = row["verdict"] in ("higher", "lower")
-                yield more.format(*higher) if told else f"{question} cannot be told.", _numbers(row, first, second)
-
-
-def _numbers(row: Mapping, first: str, second: str) -> str:
-    unit = "τ " if row["quantity"].startswith(TAU) else ""
-    numbers = f"{first} {unit}{signed(row['mean_first'])}, {second} {unit}{signed(row['mean_second'])}"
-    if not np.isnan(row["ci_low"]):
-        numbers += f"; difference {signed(row['difference'])} [{signed(row['ci_low'])}, {signed(row['ci_high'])}]"
-    return f"{numbers}, {counted(int(row['n_texts']))}."
+                unit = "τ " if quantity.startswith(TAU) else ""
+                numbers = f"{first} {unit}{signed(row['mean_first'])}, {second} {unit}{signed(row['mean_second'])}"
+                if not np.isnan(row["ci_low"]):
+                    interval = f"[{signed(row['ci_low'])}, {signed(row['ci_high'])}]"
+                    numbers += f"; difference {signed(row['difference'])} {interval}"
+                sentence = more.format(*higher) if told else f"{question} cannot be told."
+                yield sentence, f"{numbers}, {counted(int(row['n_texts']))}."
 
 
 def _chart(comparison: Comparison, letters: Mapping[str, str], colours: Mapping[str, str]) -> Markup | None:

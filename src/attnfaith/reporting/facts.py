@@ -6,20 +6,13 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from attnfaith import record as records
+from attnfaith.reporting.html import DECLARED
 from attnfaith.reporting.sections.performance import selected_by
 from attnfaith.support.errors import counted, cut
 
 
 MOST_CLASSES = 20
 """Classes that are listed one by one."""
-REASONS = {
-    "no_label": "without a label",
-    "no_text": "without text",
-    "limit": "not drawn",
-    "label_not_in_training": "of a class that training lacks",
-    "also_in_test": "whose text is in test too",
-    "also_in_validation": "whose text is in validation too",
-}
 
 
 def record_facts(record: pa.Table) -> dict[str, object]:
@@ -91,7 +84,7 @@ def own_data_facts(dataset: Mapping) -> dict[str, str]:
     if not about:
         return {}
     counts = sum(map(Counter, dataset["dropped"].values()), Counter())
-    left = ", ".join(f"{count:,} {REASONS.get(reason, reason)}" for reason, count in counts.items())
+    left = ", ".join(f"{count:,} {DECLARED['left_out'].get(reason, reason)}" for reason, count in counts.items())
     words = {split: [f"{number:,.0f}" for number in numbers] for split, numbers in about["words"].items()}
     return {
         "rows": f"{counted(about['rows'], 'row')} read; left out: {left or 'none'}",

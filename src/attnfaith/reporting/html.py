@@ -21,8 +21,8 @@ from attnfaith.support.files import write_atomically
 
 
 FOLDER = files("attnfaith.reporting")
-DECLARED: dict[str, dict[str, dict]] = yaml.safe_load((FOLDER / "sections.yaml").read_text(encoding="utf-8"))
-"""What "sections", "tables", "charts" and a "card" read and say, by name."""
+DECLARED: dict[str, dict] = yaml.safe_load((FOLDER / "sections.yaml").read_text(encoding="utf-8"))
+"""What "sections", "tables", "charts", a "card", tests of "saliency" and rows "left_out" read and say, by name."""
 
 
 @functools.cache

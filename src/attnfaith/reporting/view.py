@@ -147,23 +147,22 @@ class PairView(PageFile):
             raise AttnfaithError(
                 "this is a record of texts, which keeps no maps: give the model itself, `attnfaith view MODEL TEXT`"
             )
-        cell = one_cell(table)
-        part = one_cell(table.slice(row_of(cell, str(pair)), 1))
+        cell = one_cell(table.slice(row_of(one_cell(table), str(pair)), 1))
         axes = {name: column.axes for name, column in columns(cell).items() if not name.startswith(records.ABSOLUTE)}
         if "attention" in axes:
             axes.pop("attention_mean", None)  # the page makes it of the heads
         if not axes:
             raise AttnfaithError("the record holds no measure of alignment: measure the model with some, such as attention")
-        source, target, truncated = (part.table.column(name)[0].as_py() for name in ("tokens", "target_tokens", "truncated"))
+        source, target, truncated = (cell.table.column(name)[0].as_py() for name in ("tokens", "target_tokens", "truncated"))
         return cls(
             model=describe(cell.heading),
-            instance_id=part.instance_ids[0],
+            instance_id=cell.instance_ids[0],
             source=tuple(source),
             target=tuple(target),
-            target_probs=part.rows("target_probs")[0],
-            measures={name: weights(part, name)[0] for name in axes},
+            target_probs=cell.rows("target_probs")[0],
+            measures={name: weights(cell, name)[0] for name in axes},
             axes=axes,
-            links=part.rows("gold_links")[0] if part.has("gold_links") else None,
+            links=cell.rows("gold_links")[0] if cell.has("gold_links") else None,
             truncated=bool(truncated),
         )
 

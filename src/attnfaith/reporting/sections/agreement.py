@@ -57,10 +57,8 @@ def side_by_side(cells: Sequence[Cell]) -> list[str]:
             taus.setdefault(name.removeprefix(TAU), []).append(row["mean"])
     sentences = []
     for name, means in taus.items():
-        undefined = np.isnan(means).all()
-        words = (
-            "is undefined in all cells" if undefined else f"lies between {np.nanmin(means):.2f} and {np.nanmax(means):.2f}"
-        )
+        low, high = np.fmin.reduce(means), np.fmax.reduce(means)
+        words = "is undefined in all cells" if np.isnan(low) else f"lies between {low:.2f} and {high:.2f}"
         sentences.append(f"attention – {measure_label(name)}: mean Kendall’s τ {words}.")
     return sentences or [NO_MEASURE]
 

@@ -1,8 +1,6 @@
 """How far attention is from being determined, from the columns of `identifiability` (after Brunner et al. 2020, section 3).
 
-Per text: the total variation distance (TVD, 0..1) between the model's attention and the furthest other one that was reached
-and changes nothing in what the model reads; a bound that none exceeds; and the interval of the weight of the most attended
-token. Undefined for a text of fewer than two tokens.
+Another attention is one that changes nothing in what the model reads. Undefined for a text of fewer than two tokens.
 """
 
 import numpy as np
@@ -18,9 +16,9 @@ NUMBERS = ("tvd", "bound", "support", "top_attention", "top_low", "logit_change"
 
 @per_cell
 def per_text(cell: Cell) -> dict[str, np.ndarray]:
-    """identifiability_tvd and _bound of each text, _exact: whether they meet; _weight, _low, _high and _width: weight of its
-    most attended token (the first of equal ones), the ends of the interval and its width; _support: the fewest tokens with
-    weight that suffice.
+    """identifiability_tvd of each text, total variation distance (0..1) to the furthest other attention that was reached;
+    _bound, which none exceeds; _exact: whether they meet; _weight, _low, _high and _width: weight of its most attended token
+    (the first of equal ones), the ends of its interval and its width; _support: the fewest tokens with weight that suffice.
     """
     values = {name: cell.column(BEGIN + name) for name in NUMBERS}
     values["exact"] = cell.is_exact("identifiability", ~np.isnan(values["tvd"]))

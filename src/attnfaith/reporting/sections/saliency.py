@@ -27,6 +27,7 @@ from attnfaith.metrics.attention_faithfulness.plausibility import (
     random_precision,
 )
 from attnfaith.reporting.cells import Cell, per_cell
+from attnfaith.reporting.html import DECLARED
 from attnfaith.reporting.spec import Row, cells_of, counts, main, section, table
 from attnfaith.reporting.tables import format_number
 from attnfaith.stats import estimate, holm, mean, sign_flip_tests, with_interval
@@ -49,18 +50,7 @@ class Criterion(NamedTuple):
     evidence: bool = False
 
 
-TESTS = {
-    "comprehensiveness": Criterion("comprehensiveness (AOPC)", 1),
-    "sufficiency": Criterion("sufficiency (AOPC)", -1),
-    "deletion_area": Criterion("deletion area", -1),
-    "insertion_area": Criterion("insertion area", 1),
-    "soft_comprehensiveness": Criterion("soft comprehensiveness", 1),
-    "soft_sufficiency": Criterion("soft sufficiency", 1),
-    "average_precision": Criterion("average precision", 1, evidence=True),
-    "trapezoid_auprc": Criterion("AUPRC by trapezoids", 1, evidence=True),
-    "token_f1": Criterion("token F1", 1, evidence=True),
-    "span_iou_f1": Criterion("span IoU F1", 1, evidence=True),
-}
+TESTS = {name: Criterion(**declared) for name, declared in DECLARED["saliency"].items()}
 
 
 # ---------- numbers per text

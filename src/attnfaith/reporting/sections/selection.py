@@ -41,8 +41,7 @@ def selection(cell: Cell) -> dict[str, np.ndarray]:
     if cell.has("rationale"):
         gold = cell.rows("rationale")
         marks = [row.astype(np.float64) for row in rows]
-        for name, values in zip(("precision", "recall", "f1"), token_f1(marks, gold), strict=True):
-            numbers[f"selection_{name}"] = values
+        numbers |= dict(zip(("selection_precision", "selection_recall", "selection_f1"), token_f1(marks, gold), strict=True))
         numbers["selection_f1_papers"] = np.where(share == 0, np.nan, numbers["selection_f1"])
         numbers["selection_iou_f1"] = span_iou(marks, gold)[2]
         numbers["selection_auprc"] = average_precision(cell.rows("selection"), gold)
