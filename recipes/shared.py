@@ -214,13 +214,15 @@ def summary(numbers: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)
     }
 
 
-def row_of(models: Models, numbers: Mapping[str, Number]) -> dict[str, object]:
+def row_of(
+    models: Models, numbers: Mapping[str, Number], bounds: Callable[[str], tuple[float, float]] = lambda name: (0.0, 1.0)
+) -> dict[str, object]:
     """A row of a table for a kind of model: its labels, n_seeds, n (texts of one model), and each number under its name as
-    the mean over seeds and texts, with _ci_low, _ci_high and _std (`summary`).
+    the mean over seeds and texts, with _ci_low, _ci_high and _std (`summary`). bounds: the range of a number by its name.
     """
     row = heading(models) | {"n_seeds": len(models), "n": len(next(iter(models.values())))}
     for name, number in numbers.items():
-        counts = summary(values(models, number))
+        counts = summary(values(models, number), bounds(name))
         row |= {name: counts["mean"]} | {f"{name}_{key}": counts[key] for key in ("ci_low", "ci_high", "std")}
     return row
 

@@ -81,7 +81,8 @@ def side_by_side(cells: Sequence[Cell], scores: pd.DataFrame, taus: pd.DataFrame
     standard deviation over seeds (_std), and what is published (NaN where nothing is).
     """
     numbers = {"accuracy": pick(performance.per_text, "correct"), **{f"tau {pair}": tau(pair) for pair in PAIRS}}
-    table = pd.DataFrame([row_of(models, numbers) for models in kinds(cells)])
+    rows = (row_of(models, numbers, lambda name: (0, 1) if name == "accuracy" else (-1, 1)) for models in kinds(cells))
+    table = pd.DataFrame(rows)
     table = table.merge(scores.drop(columns="source"), how="left", on=FACTORS)
     overall = taus[(taus["class"] == "overall") & (taus["statistic"] == "tau_mean")]
     for pair in PAIRS:

@@ -83,7 +83,8 @@ def side_by_side(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame
     theirs = published[published["training"].isna()].fillna({"projection": "softmax"}).set_index(KEYS)["mean"].to_dict()
     for model in levels(cells):
         for level in [level for level in ("softmax", 0.0) if level in model]:
-            row = row_of(model[level], {name: number(name) for name in SIDES.values()})
+            numbers = {name: number(name) for name in SIDES.values()}
+            row = row_of(model[level], numbers, lambda name: (-1, 1) if name.startswith("tau_") else (0, 1))
             for name in SIDES.values():
                 statistic = f"tau attention–{name.removeprefix('tau_')}" if name.startswith("tau_") else name
                 row[f"{name}_published"] = theirs.get((*(row[part] for part in KEYS[:-1]), statistic), np.nan)

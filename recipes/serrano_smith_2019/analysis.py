@@ -5,6 +5,7 @@ Source: Serrano & Smith (2019), Is Attention Interpretable?
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
@@ -14,6 +15,7 @@ from attnfaith.reporting.sections import changes, performance
 from ..shared import INTERVAL, Number, analysis, answer, as_table, heading, kinds, pick, row_of, values
 
 
+COUNTS = {"items": (0, np.inf), "ratio": (1, np.inf)}  # bounds of numbers that are no shares
 ORDERS = ("random", "attention", "gradient", "minimum")
 MODEL = {"data": "{dataset}", "encoder": "{encoder}", "seeds": "{n_seeds}"}
 PAGE = MODEL | {"accuracy": "{accuracy} ± {accuracy_std}", "items": "{items}", "only i*": "{only_top}"}
@@ -54,7 +56,7 @@ def documents(cells: Sequence[Cell]) -> pd.DataFrame:
     }
     for order in ("attention", "minimum"):
         numbers |= {f"never_{order}": removed(order, "never"), f"all_{order}": removed(order, "empty")}
-    return [row_of(models, numbers) for models in kinds(cells)]
+    return [row_of(models, numbers, lambda name: COUNTS.get(name, (0, 1))) for models in kinds(cells)]
 
 
 @as_table
