@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from attnfaith import record as records
-from attnfaith.metrics.attention_faithfulness.erasure_curves import aopc, comprehensiveness, sufficiency
+from attnfaith.metrics.attention_faithfulness.erasure_curves import aopc, falls
 from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, per_cell
@@ -145,7 +145,7 @@ def per_text(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
     the model is right; a record knows it for two classes alone. sign_violated: `sections.sign_violations`.
     """
     results, whole = {}, cell.column("rationale_erasure_whole_prob")
-    for end, falls in (("removed", comprehensiveness), ("kept", sufficiency)):
+    for end in ("removed", "kept"):
         probs = cell.stacked(f"rationale_erasure_{end}_probs")
         named = dict(zip(saliency.measures(cell), np.moveaxis(probs, 1, 0), strict=True))
         results[f"aopc_{end}"] = {name: aopc(falls(whole, numbers)) for name, numbers in named.items()}

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from attnfaith import record as records
-from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
+from attnfaith.metrics.attention_faithfulness.divergences import normalised_entropy
 from attnfaith.metrics.attention_faithfulness.rank_agreement import kendall_tau
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import performance

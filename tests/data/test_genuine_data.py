@@ -60,7 +60,7 @@ def digest(loaded):
     for split, rows in loaded.splits.items():
         for column in sorted(rows.column_names):
             actual.update(json.dumps([split, column, rows[column][:]]).encode())
-    rest = [loaded.dropped, loaded.empty, loaded.label_names, loaded.vocabulary_texts]
+    rest = [loaded.dropped, loaded.empty("text"), loaded.label_names, loaded.vocabulary_texts]
     actual.update(json.dumps(rest).encode())
     return actual.hexdigest()[:16]
 

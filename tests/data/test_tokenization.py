@@ -7,13 +7,17 @@ import hypothesis.strategies as st
 import pytest
 from transformers import AutoTokenizer
 
-from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, lacks_blanks, split_words, words
+from attnfaith.data.tokenization import PREPROCESSING, build_tokenizer, encode, lacks_blanks, normalizer_of, split_words
 from attnfaith.support.errors import DatasetError
 from tests.splits import rows
 
 
 WORDS = "do n't panic , it 's 3.50 ( not $ 1,000 ) : we 'll - lrb - see - rrb - mp3s . . . ' stay ' a _ b café"
 RAW = "Don't PANIC, it's 3.50 (not $1,000): we'll -LRB- see -RRB- MP3s...  'Stay' a_b\tCafé"
+
+
+def words_of(tokenizer, text):
+    return split_words([text], tokenizer.backend_tokenizer.normalizer)[0]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +44,7 @@ RAW = "Don't PANIC, it's 3.50 (not $1,000): we'll -LRB- see -RRB- MP3s...  'Stay
     ],
 )
 def test_split_by_hand(preprocessing, text, expected):
-    assert split_words([text, "", " \t\n"], preprocessing) == [expected.split(), [], []]
+    assert split_words([text, "", " \t\n"], normalizer_of(preprocessing)) == [expected.split(), [], []]
 
 
 # Letters whose lower case both libraries agree on; the dotted capital I, for one, differs.
@@ -50,8 +54,8 @@ plain_text = st.text(string.ascii_letters + string.digits + string.punctuation +
 @hypothesis.given(plain_text, st.sampled_from(sorted(PREPROCESSING)))
 def test_words_are_stable_under_a_second_split(text, preprocessing):
     """Text that is split already keeps its words, so a rationale over them stays aligned."""
-    split = split_words([text], preprocessing)[0]
-    assert split_words([" ".join(split)], preprocessing)[0] == split
+    split = split_words([text], normalizer_of(preprocessing))[0]
+    assert split_words([" ".join(split)], normalizer_of(preprocessing))[0] == split
 
 
 TEXTS = ["the cat saw the dog", "the dog ran", "a dog", ""]
@@ -74,12 +78,12 @@ def test_saved_tokenizer_is_the_same_without_our_code(tmp_path, preprocessing):
     tokenizer = build_tokenizer([RAW, forged], preprocessing=preprocessing, max_length=12)
     ids = tokenizer(forged)["input_ids"]
     assert ids[0] == 2 and ids[-1] == 3 and not {0, 2, 3} & set(ids[1:-1])
-    assert len(ids) == len(words(tokenizer, [forged])[0]) + 2
+    assert len(ids) == len(words_of(tokenizer, forged)) + 2
     tokenizer.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     for text in (RAW, forged, "", "nothing known 99"):
         assert loaded(text)["input_ids"] == tokenizer(text)["input_ids"]
-        assert words(loaded, [text]) == words(tokenizer, [text]) == split_words([text], preprocessing)
+        assert words_of(loaded, text) == words_of(tokenizer, text) == split_words([text], normalizer_of(preprocessing))[0]
     assert loaded.model_max_length == 12 and loaded.get_vocab() == tokenizer.get_vocab()
     assert not list(tmp_path.glob("*.py"))
 
@@ -140,7 +144,7 @@ def test_encode_agrees_with_the_tokenizer(texts, max_length, preprocessing):
     for text, row in zip(texts, encoded, strict=True):
         assert row["input_ids"] == tokenizer(text, truncation=True, max_length=max_length)["input_ids"]
         assert row["length"] == len(row["input_ids"]) == len(row["tokens"]) + 2 <= max_length
-        assert row["truncated"] == (len(words(tokenizer, [text])[0]) > len(row["tokens"]))
+        assert row["truncated"] == (len(words_of(tokenizer, text)) > len(row["tokens"]))
         assert row["input_ids"][1:-1] == [vocabulary.get(word, 1) for word in row["tokens"]]
         assert row["n_unknown"] == sum(word not in vocabulary or word == "<unk>" for word in row["tokens"])
 
@@ -160,7 +164,7 @@ WITHOUT_SUCH_LETTERS = [
 
 def test_texts_without_blanks_are_refused_and_read_letter_by_letter():
     for texts, expected in ((UNSPACED, True), (SPACED, False), (WITHOUT_SUCH_LETTERS, None)):
-        assert list(map(lacks_blanks, texts, split_words(texts, "words"))) == [expected] * len(texts)
+        assert list(map(lacks_blanks, texts, split_words(texts, normalizer_of("words")))) == [expected] * len(texts)
     for text in UNSPACED:
         texts = [text, "a good film", text + "!"]
         with pytest.raises(DatasetError, match="2 of 2 .*--data.preprocessing characters.*--model.pretrained") as refusal:

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
 from attnfaith.metrics.attention_faithfulness.divergences import (
     decision_flips,
     jensen_shannon_divergence,
+    normalised_entropy,
+    share_of_zeros,
+    support_size,
     total_variation_distance,
 )
 from attnfaith.metrics.attention_faithfulness.plausibility import (

@@ -11,10 +11,12 @@ from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy
 
 from attnfaith.metrics.attention_faithfulness.columns import InputError
-from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
 from attnfaith.metrics.attention_faithfulness.divergences import (
     decision_flips,
     jensen_shannon_divergence,
+    normalised_entropy,
+    share_of_zeros,
+    support_size,
     total_variation_distance,
 )
 

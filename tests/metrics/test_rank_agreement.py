@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from attnfaith.metrics.attention_faithfulness import rank_agreement
-from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement, kendall_tau, tie_ceiling
+from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement, agreement_by_text, kendall_tau, tie_ceiling
 
 
 # few different values, so that ties are common
@@ -101,7 +101,7 @@ def test_tau_and_ceiling_are_the_definition(pairs):
 def test_agreement_by_hand():
     attention = [[0.1, 0.2, 0.7], [0.5, 0.5], [0.1, 0.3, 0.6], [0.0, 0.0, 1.0], []]
     importance = [[1, 2, 3], [1, 2], [1, 3, 2], [1, 2, 3], []]
-    results = agreement(attention, importance, [0, 0, 1, 1, np.nan])
+    results = agreement(agreement_by_text(attention, importance), [0, 0, 1, 1, np.nan])
     assert list(results) == ["overall", "0", "1"]
     sparse = math.sqrt(2 / 3)  # two of three pairs are untied, both concordant: 2 / sqrt(2 * 3)
     taus = [1, 1 / 3, sparse]
@@ -117,6 +117,7 @@ def test_agreement_by_hand():
     assert (results["1"]["n"], results["1"]["n_undefined"]) == (2, 0)
     assert (results["1"]["ci_low"], results["1"]["ci_high"]) == (-1, 1), "one degree of freedom, cut at the ends"
     attention = np.random.default_rng(7).random((400, 8))
-    wide = agreement(attention, attention + np.random.default_rng(8).random((400, 8)))["overall"]
+    by_text = agreement_by_text(attention, attention + np.random.default_rng(8).random((400, 8)))
+    wide = agreement(by_text)["overall"]
     half_width = 1.965927 * wide["tau_std"] / math.sqrt(399)  # Student's
     assert wide["ci_low"] == pytest.approx(wide["tau_mean"] - half_width, abs=1e-6)

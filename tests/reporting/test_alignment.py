@@ -70,7 +70,7 @@ def test_counts_are_those_of_the_metric_on_files(cell, place):
     result, everything = readings(cell), np.ones(PAIRS, bool)
     number = result.readings.index(place)
     np.testing.assert_array_equal(result.counts[:, number], link_counts(links, gold))
-    expected = alignment_results(links, gold)
+    expected = alignment_results(link_counts(links, gold))
     names = ("alignment_error_rate", "precision", "recall")
     assert result.scores(everything)[number].tolist() == pytest.approx([expected[name] for name in names])
 

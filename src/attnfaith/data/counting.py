@@ -5,8 +5,6 @@ often in the run than the second, else 0. The evidence is exact: all places of t
 many places hold one of the two, which places, which digits the question names and all other digits are drawn without the
 label: it depends only on which of the two digits stands at each of these places.
 
-A row depends on (seed, stream, its index) and the arguments only: more rows never change the earlier ones.
-
 Source: the toy task of De Cao et al. 2020 (DiffMask), section 4. There the question has symbols of its own, and labels are
 as unequal as chance makes them.
 """
@@ -28,12 +26,7 @@ def generate(n: Number, seed: Number, *, stream: Number = 0, length: Bounds = (6
     """n rows {"text": str, "label": int, "rationale": list of 0/1 per word between blanks}; 1 marks the question
     and every place of the run with either of its digits.
 
-    Args:
-        n: number of rows.
-        seed, stream: the random stream; `stream` tells splits of one seed apart.
-        length: least and greatest number of words, including the question, drawn uniformly.
-
-    Raises DatasetError for an argument out of range.
+    length: least and greatest number of words, including the question, drawn uniformly. Raises DatasetError for less than 3.
     """
     import numpy as np
 

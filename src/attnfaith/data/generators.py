@@ -1,4 +1,8 @@
-"""What the generators of data with exact evidence share: types of their arguments, and splits of rows."""
+"""What the generators of data with exact evidence share: types of their arguments, and splits of rows.
+
+Each makes n rows. A row depends on `seed`, `stream` (which tells splits of one seed apart), its index and the other
+arguments only: more rows never change the earlier ones. An argument out of range raises pydantic's ValidationError.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -22,7 +26,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Bounds = Annotated[tuple[Positive, Positive], AfterValidator(_ordered)]
 """Least and greatest number of something, both included."""
 checked = validate_call(config=ConfigDict(allow_inf_nan=False))
-"""Decorator that checks the arguments of a generator by their types; a wrong one raises pydantic's ValidationError."""
+"""Decorator that checks the arguments of a generator by their types."""
 
 
 def check_sizes(key: str, sizes: Mapping[str, int]) -> None:

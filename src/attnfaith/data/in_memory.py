@@ -1,34 +1,21 @@
 """A table in memory as a data set, without the hashing and copying of `datasets`."""
 
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+def in_memory(table):
+    """Return a `datasets.Dataset` with the rows of an Arrow table and a random fingerprint.
 
-    import datasets
-    import pyarrow as pa
-
-
-def in_memory(table: "pa.Table") -> "datasets.Dataset":
-    """Return the data set with the rows of `table` and a random fingerprint.
-
-    `datasets` would pickle and hash all content for a name of cache files, which data in memory do not have. For a few texts
-    that takes longer than encoding them.
+    `datasets` would pickle and hash all content for a name of cache files, which takes longer than encoding a few texts.
     """
     import datasets
 
     return datasets.Dataset(table, fingerprint=secrets.token_hex(8))
 
 
-def encoded_in_memory(
-    dataset: "datasets.Dataset", encode: "Callable", types: "Mapping[str, pa.DataType]"
-) -> "datasets.Dataset":
-    """Return `dataset.map(encode, batched=True)` without its hash and progress bar, which cost more than a few texts.
-
-    types: of all columns of the result, in order.
-    """
+def encoded_in_memory(dataset, encode: Callable, types: Mapping):
+    """Return `dataset.map(encode, batched=True)` in memory. types: Arrow's, of all columns of the result, in order."""
     import pyarrow as pa
 
     tables = [] if len(dataset) else [pa.schema(types).empty_table()]
@@ -39,7 +26,7 @@ def encoded_in_memory(
     return in_memory(pa.concat_tables(tables))
 
 
-def texts_in_memory(texts: "Sequence") -> "datasets.Dataset":
+def texts_in_memory(texts: Sequence):
     """Return texts, or pairs (text, second text), as a data set with instance_id, text and, of pairs, text_pair."""
     import pyarrow as pa
 

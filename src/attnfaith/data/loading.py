@@ -22,7 +22,7 @@ from attnfaith.data.generators import check_sizes, generate_splits, generated_re
 from attnfaith.data.impermissible import check_any, check_marks
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import SPLITS, DatasetEntry, get_entry
-from attnfaith.data.tokenization import split_words
+from attnfaith.data.tokenization import normalizer_of, split_words
 from attnfaith.support.errors import DatasetError, counted
 
 
@@ -99,15 +99,9 @@ class LoadedDataset:
             if column in rows.column_names
         }
 
-    @property
-    def empty(self) -> dict[str, int]:
-        """By split, the number of texts without a word."""
-        return {split: int((counts == 0).sum()) for split, counts in self._counts("text").items()}
-
-    @property
-    def empty_pair(self) -> dict[str, int]:
-        """By split, the number of questions without a word; {} for single texts."""
-        return {split: int((counts == 0).sum()) for split, counts in self._counts("text_pair").items()}
+    def empty(self, column: str) -> dict[str, int]:
+        """Return by split the number of texts of a column, text or text_pair, without a word; {} without that column."""
+        return {split: int((counts == 0).sum()) for split, counts in self._counts(column).items()}
 
     @property
     def about(self) -> dict:
@@ -181,7 +175,7 @@ def _texts_of(rows) -> list[str]:
 
 def word_counts(texts: Sequence[str], preprocessing: str) -> np.ndarray:
     """Words of each text, without markers."""
-    return np.array(list(map(len, split_words(texts, preprocessing))), np.int64)
+    return np.array(list(map(len, split_words(texts, normalizer_of(preprocessing)))), np.int64)
 
 
 def without_impermissible(rows: pd.DataFrame) -> pd.DataFrame:
@@ -217,7 +211,7 @@ def _published_rows(entry: DatasetEntry, split: str, table: pa.Table) -> pd.Data
                 raise DatasetError(f"{place}, row {row}: column {name!r} has no text ({value!r})")
     gold = next((name for name in entry.rationale if name in names), None)
     if gold is not None:
-        words = split_words(rows["text"], entry.preprocessing)
+        words = split_words(rows["text"], normalizer_of(entry.preprocessing))
         values = zip(table[gold].to_pylist(), words, rows["instance_id"], strict=True)
         rows["rationale"] = [_rationale(gold, *value) for value in values]
     return pd.DataFrame(rows).astype({"label": np.int64})
@@ -256,7 +250,18 @@ def _cut(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str
         dropped["other_label"] = sizes - sum(map(len, splits.values()))
     rng = np.random.default_rng(entry.split_seed)
     if entry.pooled and splits:
-        return _cut_anew(entry, pd.concat(splits.values(), ignore_index=True), rng, dropped)
+        rows = pd.concat(splits.values(), ignore_index=True)
+        group = np.arange(len(rows))
+        if entry.distinct:  # all rows of one text are in one split
+            distinct = rows.drop_duplicates(["text", "label"])
+            dropped["repeated"] = len(rows) - len(distinct)
+            rows, group = distinct, distinct["text"].factorize()[0]
+        n_groups = int(group.max(initial=-1)) + 1
+        place = rng.permutation(n_groups)[group]
+        n_test = round(entry.test_fraction * n_groups)
+        n_held_out = n_test + round(entry.validation_fraction * (n_groups - n_test))
+        test, held_out = place < n_test, place < n_held_out
+        return {"train": rows[~held_out], "validation": rows[held_out & ~test], "test": rows[test]}
 
     if entry.train_from_validation and "train" not in splits and "validation" in splits:
         splits["train"] = splits.pop("validation")
@@ -275,23 +280,6 @@ def _cut(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str
         dropped["not_drawn"] = len(test) - len(drawn)
         splits["test"] = test.iloc[drawn]
     return splits
-
-
-def _cut_anew(
-    entry: DatasetEntry, rows: pd.DataFrame, rng: np.random.Generator, dropped: dict[str, int]
-) -> dict[str, pd.DataFrame]:
-    """Train, validation and test of pooled rows; with distinct rows, all rows of one text are in one split."""
-    group = np.arange(len(rows))
-    if entry.distinct:
-        distinct = rows.drop_duplicates(["text", "label"])
-        dropped["repeated"] = len(rows) - len(distinct)
-        rows, group = distinct, distinct["text"].factorize()[0]
-    n_groups = int(group.max(initial=-1)) + 1
-    place = rng.permutation(n_groups)[group]
-    n_test = round(entry.test_fraction * n_groups)
-    n_held_out = n_test + round(entry.validation_fraction * (n_groups - n_test))
-    test, held_out = place < n_test, place < n_held_out
-    return {"train": rows[~held_out], "validation": rows[held_out & ~test], "test": rows[test]}
 
 
 def _continued(texts: Sequence[str]) -> np.ndarray:

@@ -105,9 +105,7 @@ def read_own(data: object) -> LoadedDataset:
 
 
 def check_own(data: object) -> OwnSource:
-    """Return own data with columns and classes chosen. Raises DatasetError where they cannot be used, before any text is
-    read.
-    """
+    """Return own data with columns and classes chosen. DatasetError where they cannot be used, before any text is read."""
     source = _read(data)
     _choose_columns(source, data)
     _read_classes(source)

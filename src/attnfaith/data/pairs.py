@@ -17,7 +17,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attnfaith.data import translation_tasks
 from attnfaith.data.generators import generate_splits, generated_revision
@@ -27,10 +26,6 @@ from attnfaith.data.sources import ROOT_VARIABLE, data_root, draw_limits
 from attnfaith.metrics.attention_faithfulness import alignment_error_rate
 from attnfaith.metrics.attention_faithfulness.columns import InputError
 from attnfaith.support.errors import DatasetError, excerpt
-
-
-if TYPE_CHECKING:
-    import datasets
 
 
 SIZES = {"train": 8000, "validation": 500, "test": 500}
@@ -43,11 +38,11 @@ ENDINGS = {"source": (".src",), "target": (".trg",), "links": (".align", ".talp"
 class LoadedPairs:
     """Sentence pairs as read.
 
-    splits: {split: rows}. seed: draws limits. revision: as `LoadedDataset.revision`. left_out: by split, the number of pairs
-    that have a side without words, or are beyond a limit.
+    splits: {split: `datasets.Dataset`}. seed: draws limits. revision: as `LoadedDataset.revision`. left_out: by split, the
+    number of pairs that have a side without words, or are beyond a limit.
     """
 
-    splits: dict[str, "datasets.Dataset"]
+    splits: dict
     entry: DatasetEntry
     seed: int
     revision: str

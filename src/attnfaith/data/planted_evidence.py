@@ -3,8 +3,6 @@
 Each row is a run of neutral film-review sentences in which some adjectives are replaced by evidence. The neutral words, the
 length, the places of the evidence and the distractors are drawn without the label, so they carry no information about it;
 the label is a function of the planted words alone. So the gold rationale is exact, as no human annotation is.
-
-A row depends on (seed, stream, its index) and the arguments only: more rows never change the earlier ones.
 """
 
 from typing import Annotated, Literal
@@ -90,8 +88,6 @@ def generate(
     n_evidence evidence words and, with needs_context, the modifier before each.
 
     Args:
-        n: number of rows.
-        seed, stream: the random stream; `stream` tells splits of one seed apart.
         length: least and greatest number of words, drawn uniformly.
         n_evidence: evidence items that decide the label together. Each has the value 0 or 1 and the label is their exclusive
             or: one item names the class, and of several any n_evidence - 1 say nothing.
@@ -103,7 +99,7 @@ def generate(
         evidence_removed: splits whose evidence is left out: neutral words stand in its place. Rows keep label, length and
             every other word and mark nothing, so a model trained on them cannot use the evidence of the others.
 
-    Raises DatasetError for an argument out of range or a length without room for the planted words.
+    Raises DatasetError for a length without room for the planted words.
     """
     import numpy as np
 

@@ -4,7 +4,6 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +11,6 @@ from attnfaith.data.generators import check_sizes
 from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import SPLITS, DatasetEntry
 from attnfaith.support.errors import DatasetError, excerpt
-
-
-if TYPE_CHECKING:
-    import datasets
 
 
 ROOT_VARIABLE = "ATTNFAITH_DATA"
@@ -45,9 +40,7 @@ def draw(rows: np.ndarray, limit: int, seed: int, split: str) -> np.ndarray:
     return np.sort(rng.permutation(rows)[:limit])
 
 
-def draw_limits(
-    splits: "Mapping[str, datasets.Dataset]", limits: Mapping[str, int], seed: int
-) -> "tuple[dict[str, datasets.Dataset], dict[str, int]]":
+def draw_limits(splits: Mapping, limits: Mapping[str, int], seed: int) -> tuple[dict, dict[str, int]]:
     """Draw at most so many rows of splits, in their order; return the splits, and the number left out of each limited one.
 
     Raises DatasetError for limits of unknown splits.

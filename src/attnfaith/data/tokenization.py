@@ -102,17 +102,8 @@ def normalizer_of(preprocessing: str, hierarchy: str = "none", max_sentence_leng
     return normalizers.Sequence(steps)
 
 
-def split_words(texts: Iterable[str], preprocessing: str) -> list[list[str]]:
-    """Return the words of each text under a named preparation."""
-    normalizer = normalizer_of(preprocessing)
-    return [_WORD.findall(normalizer.normalize_str(text)) for text in texts]
-
-
-def words(tokenizer, texts: Sequence[str]) -> list[list[str]]:
-    """Return the surface words of texts in the split of a tokenizer of `build_tokenizer`, before the look-up in its
-    vocabulary, with the marks between sentences; not truncated and without markers.
-    """
-    normalizer = tokenizer.backend_tokenizer.normalizer
+def split_words(texts: Iterable[str], normalizer) -> list[list[str]]:
+    """Return the words of each text, and marks between sentences, under the normalizer of a preparation or a tokenizer."""
     return [_WORD.findall(normalizer.normalize_str(text) if normalizer else text) for text in texts]
 
 
@@ -152,9 +143,7 @@ def build_tokenizer(
         raise DatasetError(f"max_length={max_length} must be at least {least}.")
 
     normalizer = normalizer_of(preprocessing, hierarchy, max_sentence_length)
-    frequency: Counter = Counter()
-    for text in texts:
-        frequency.update(set(_WORD.findall(normalizer.normalize_str(text))))
+    frequency = Counter(word for text in texts for word in set(split_words([text], normalizer)[0]))
     special = SPECIAL_TOKENS if hierarchy == "none" else (*SPECIAL_TOKENS, MARK)
     entries = sorted(word for word, count in frequency.items() if count >= min_df and word not in special)
 
@@ -170,9 +159,7 @@ def build_tokenizer(
 
 
 def fast_tokenizer(backend, *, pair: bool = False, **options):
-    """Return a `PreTrainedTokenizerFast` around a tokenizer of the `tokenizers` library, with SPECIAL_TOKENS. options: other
-    arguments of the class.
-    """
+    """Return a `PreTrainedTokenizerFast` around a tokenizer of the `tokenizers` library, with SPECIAL_TOKENS."""
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast(
@@ -321,7 +308,8 @@ def lacks_blanks(text: str, words: Sequence[str]) -> bool | None:
 
 def _check_blanks(texts: Sequence[str], tokenizer) -> None:
     """Raise DatasetError for texts that a tokenizer of words would read a sentence a word."""
-    lacking = [lacks_blanks(text, split) for text, split in zip(texts, words(tokenizer, texts), strict=True)]
+    words = split_words(texts, tokenizer.backend_tokenizer.normalizer)
+    lacking = [lacks_blanks(text, split) for text, split in zip(texts, words, strict=True)]
     if lacking.count(True) > lacking.count(False):
         raise DatasetError(
             f"{lacking.count(True):,} of {len(texts):,} texts beyond ASCII have no blanks between words, such as "
@@ -333,8 +321,9 @@ def _check_blanks(texts: Sequence[str], tokenizer) -> None:
 def _word_columns(rows: Mapping, columns: Mapping, tokenizer) -> dict[str, list]:
     """Words, and their marks of evidence, of encoded rows."""
     hierarchical, pair = MARK in tokenizer.all_special_tokens, "text_pair" in rows
-    texts = words(tokenizer, rows["text"])
-    questions = words(tokenizer, rows["text_pair"]) if pair else [[]] * len(texts)
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    texts = split_words(rows["text"], normalizer)
+    questions = split_words(rows["text_pair"], normalizer) if pair else [[]] * len(texts)
     result = defaultdict(list)
     for row, (ids, text, question) in enumerate(zip(columns["input_ids"], texts, questions, strict=True)):
         name, room = rows["instance_id"][row], len(ids) - (len(question) + 4 if pair else 2)

@@ -1,7 +1,6 @@
 """Generated sentence pairs with exact word alignments: a toy language, and rearranged sequences.
 
 A row is {"source": str, "target": str, "links": [[source word, target word, 2]]}, words counted from 0, 2 for a sure link.
-It depends on (seed, stream, its index) and the arguments only: more rows never change the earlier ones.
 """
 
 from attnfaith.data.generators import Bounds, Number, Positive, Share, checked
@@ -29,7 +28,6 @@ def sequences(
 
     Words are drawn uniformly and independently, so a model must look at the linked word, or remember it.
     vocabulary_size: number of different words. length: least and greatest number of words of a sequence, drawn uniformly.
-    Raises DatasetError for an argument out of range.
     """
     import numpy as np
 
@@ -73,15 +71,11 @@ def toy_language(
     neighbours. The seed decides which, so a source word determines its translation, and the order its links.
 
     Args:
-        n: number of rows.
-        seed, stream: the random stream; `stream` tells splits of one seed apart, which have one lexicon.
         vocabulary_size: source words, conjunctions not counted.
         two_word_share: the share of words with two target words.
         clauses, clause_length: least and greatest number of clauses of a sentence, and of words of a clause without its
             conjunction, drawn uniformly.
         reversed_share: probability that a clause is reversed.
-
-    Raises DatasetError for an argument out of range.
     """
     import numpy as np
 

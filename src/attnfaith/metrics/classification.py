@@ -28,18 +28,14 @@ def classification_scores(probs: np.ndarray, labels: Sequence) -> dict[str, floa
     decisions, n = probs.argmax(axis=1), len(labels)
     scores = {"n_scored": n, "n_unscored": len(scored) - n}
     scores["accuracy"] = float(np.mean(decisions == labels)) if n else float("nan")
-    scores["roc_auc"] = _roc_auc(probs[:, 1], labels) if n_classes == 2 else float("nan")
+    scores["roc_auc"] = float("nan")
+    positives = int(labels.sum())
+    if n_classes == 2 and 0 < positives < n:
+        rank_sum = rankdata(probs[:, 1])[labels == 1].sum()
+        scores["roc_auc"] = float((rank_sum - positives * (positives + 1) / 2) / (positives * (n - positives)))
     for label in range(n_classes):
         support, hits = int((labels == label).sum()), int((labels[decisions == label] == label).sum())
         chosen = support + int((decisions == label).sum())
         scores[f"f1_class_{label}"] = 2 * hits / chosen if chosen else float("nan")
         scores[f"support_class_{label}"] = support
     return scores
-
-
-def _roc_auc(probability: np.ndarray, labels: np.ndarray) -> float:
-    """The Mann-Whitney statistic over its largest value; NaN where a class has no instance."""
-    positives = int(labels.sum())
-    pairs = positives * (len(labels) - positives)
-    rank_sum = rankdata(probability)[labels == 1].sum()
-    return float((rank_sum - positives * (positives + 1) / 2) / pairs) if pairs else float("nan")

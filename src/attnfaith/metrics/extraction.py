@@ -38,8 +38,8 @@ class Rule:
         return f"at least {self.threshold:g}" + (" of the row’s largest" if self.name == "row_share" else "")
 
 
-ARGMAX = tuple(map(Rule, ("target_argmax", "source_argmax", "intersection", "union", "grow_diagonal")))
-RULES = (*ARGMAX, *(Rule("row_share", share) for share in (0.25, 0.5, 0.75, 0.9)))
+RULES = tuple(map(Rule, ("target_argmax", "source_argmax", "intersection", "union", "grow_diagonal")))
+RULES += tuple(Rule("row_share", share) for share in (0.25, 0.5, 0.75, 0.9))
 """For any measure."""
 SHARE_RULES = (*RULES, *(Rule("absolute", bound) for bound in (0.05, 0.1, 0.2, 0.3, 0.5)))
 """For a measure whose unit is a share of 1."""

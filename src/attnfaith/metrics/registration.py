@@ -1,8 +1,4 @@
-"""Make `evaluate.load("attention_faithfulness")` find the metric of this package.
-
-`evaluate` looks for a bare name in the current directory, on the Hub, and among the modules in its cache on disk. It has no
-entry point for packages, so the metric is put into that cache.
-"""
+"""Make `evaluate.load("attention_faithfulness")` find the metric of this package, in evaluate's cache of modules."""
 
 import hashlib
 import os

@@ -110,8 +110,8 @@ class Texts:
             ids = np.concatenate([np.concatenate(rows["validation"][side]) for side in ("input_ids", "labels")])
             counts[f"unknown tokens of validation, of {len(ids):,}"] = int((ids == self.tokenizer.unk_token_id).sum())
         else:
-            counts["texts without words"] = sum(loaded.empty.values())
-            counts["second texts without words"] = sum(loaded.empty_pair.values())
+            counts["texts without words"] = sum(loaded.empty("text").values())
+            counts["second texts without words"] = sum(loaded.empty("text_pair").values())
             if loaded.entry.impermissible:
                 counts |= counts_of(marks for split in loaded.splits.values() for marks in split["impermissible"])
             if loaded.about:

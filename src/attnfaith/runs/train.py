@@ -165,7 +165,7 @@ def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: Partia
     if recipe.kind == "translator":
         dataset |= {"gold": loaded.entry.gold, "left_out": loaded.left_out}
         return facts | {"trained_on": {split: len(part) for split, part in rows.items()}}
-    dataset |= {name: getattr(loaded, name) for name in ("dropped", "empty", "empty_pair")}
+    dataset |= {"dropped": loaded.dropped, "empty": loaded.empty("text"), "empty_pair": loaded.empty("text_pair")}
     if loaded.about:
         dataset["about"] = loaded.about
     facts["truncated"] = {split: int(sum(part["truncated"])) for split, part in rows.items()}

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .columns import InputError, items, short
+from .columns import InputError, items, numbers, short
 
 
 SURE, POSSIBLE = 2, 1
@@ -26,7 +26,7 @@ NAMES = ("alignment_error_rate", "precision", "recall")
 WITHOUT_FIRST = 20
 """This many sentences with links, none of which links a first word, are taken to count from 1."""
 _LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
-_SIDES = ("source", "target")
+_UNDEFINED = "?"  # stored for a row that is None: evaluate takes no None in a column of texts
 
 
 def read_links(
@@ -46,11 +46,11 @@ def read_links(
         raise InputError(
             f"the number of the first word in {name} is {short(start)}; give 0 or 1: the links alone do not show it"
         )
-    links = parsed_links(items(rows, name, "text of links"), name, start, reverse)
+    links = _parsed(items(rows, name, "text of links"), name, start, reverse)
     for side, column in (lengths or {}).items():
         if len(column) != len(links):
             raise InputError(f"{name} has {len(links)} rows and there are {len(column)} {side} sentences; give one each")
-        words = _SIDES.index(side)
+        words = ("source", "target").index(side)
         for place, (row, length) in enumerate(zip(links, column, strict=True)):
             if row is not None and length is not None and len(row) and row[:, words].max() >= length:
                 source, target, _ = row[row[:, words].argmax()] + start
@@ -67,7 +67,7 @@ def read_links(
     return links
 
 
-def parsed_links(rows: Sequence, name: str = "links", start: int = 0, reverse: bool = False) -> list[np.ndarray | None]:
+def _parsed(rows: Sequence, name: str = "links", start: int = 0, reverse: bool = False) -> list[np.ndarray | None]:
     """`read_links` without the checks that need all sentences or their lengths."""
     links = []
     for place, row in enumerate(rows):
@@ -90,11 +90,6 @@ def parsed_links(rows: Sequence, name: str = "links", start: int = 0, reverse: b
     return links
 
 
-def written_links(links: np.ndarray) -> str:
-    """Links as text from 0, source first."""
-    return " ".join(f"{source}{'-' if kind == SURE else 'p'}{target}" for source, target, kind in links.tolist())
-
-
 def link_counts(links: Sequence, gold: Sequence) -> np.ndarray:
     """|A & S|, |A & P|, |A| and |S| of each sentence, [N, 4] float64; NaN where either row is None.
 
@@ -113,7 +108,7 @@ def link_counts(links: Sequence, gold: Sequence) -> np.ndarray:
 
 
 def quotients(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Numerators and denominators of NAMES, [..., 3] each, from counts [..., 4]; the error rate is 1 less its quotient."""
+    """Return numerators and denominators of NAMES, [..., 3] each, of counts [..., 4]; the error rate is 1 less its own."""
     sure, possible, links, gold = np.moveaxis(np.asarray(counts, np.float64), -1, 0)
     return np.stack([sure + possible, possible, sure], -1), np.stack([links + gold, links, gold], -1)
 
@@ -126,13 +121,41 @@ def alignment_scores(counts: np.ndarray) -> np.ndarray:
     return scores
 
 
-def alignment_results(links: Sequence, gold: Sequence) -> dict[str, float | int]:
-    """Return NAMES over all sentences, and counts: links, links_sure and links_possible (predicted links that are sure, or
-    sure or possible), gold_sure; and undefined, sentences without a row of links or of gold.
-    """
-    counts = link_counts(links, gold)
+def alignment_results(counts: np.ndarray) -> dict[str, float | int]:
+    """Return NAMES and the sums over all sentences of `link_counts`; undefined: sentences without links or gold."""
     defined = counts[~np.isnan(counts[:, 0])]
     sums = defined.sum(axis=0)
     results = dict(zip(NAMES, map(float, alignment_scores(sums)), strict=True))
     results |= dict(zip(("links_sure", "links_possible", "links", "gold_sure"), map(int, sums), strict=True))
     return results | {"undefined": len(counts) - len(defined)}
+
+
+def link_columns(
+    links: Sequence,
+    gold_links: Sequence,
+    source_length: Sequence | None = None,
+    target_length: Sequence | None = None,
+    links_from: int | None = None,
+    gold_from: int | None = None,
+    links_reversed: bool = False,
+) -> dict[str, Sequence]:
+    """Return the metric's columns as they are stored: links as text from 0, source first. Errors as `read_links`."""
+    columns = {"source": source_length, "target": target_length}
+    lengths = {side: numbers(column, f"{side}_length") for side, column in columns.items() if column is not None}
+    predicted = read_links(links, "links", start=links_from, reverse=links_reversed, lengths=lengths)
+    gold = read_links(gold_links, "gold_links", start=gold_from, lengths=lengths)
+    link_counts(predicted, gold)  # raises InputError where they differ in number
+    stored = {f"{side}_length": column for side, column in lengths.items()}
+    return stored | {"links": list(map(_written, predicted)), "gold_links": list(map(_written, gold))}
+
+
+def _written(links: np.ndarray | None) -> str:
+    if links is None:
+        return _UNDEFINED
+    return " ".join(f"{source}{'-' if kind == SURE else 'p'}{target}" for source, target, kind in links.tolist())
+
+
+def link_results(*columns: Sequence[str]) -> tuple[dict, dict]:
+    """Return `alignment_results` of stored links and gold, and NAMES of each sentence, [N] each."""
+    counts = link_counts(*(_parsed([None if row == _UNDEFINED else row for row in rows]) for rows in columns))
+    return alignment_results(counts), dict(zip(NAMES, alignment_scores(counts).T, strict=True))

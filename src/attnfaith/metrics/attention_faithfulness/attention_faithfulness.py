@@ -9,46 +9,27 @@ import datasets
 import evaluate
 import numpy as np
 
-from .alignment_error_rate import (
-    NAMES,
-    alignment_results,
-    alignment_scores,
-    link_counts,
-    parsed_links,
-    read_links,
-    written_links,
-)
-from .columns import (
-    SHOWN,
-    ZEROS_ARE_TOKENS,
-    InputError,
-    check_padding,
-    check_share,
-    flatten,
-    flatten_pair,
-    masked,
-    number_rows,
-    numbers,
-    short,
-)
-from .dispersion import normalised_entropy, share_of_zeros, support_size
+from .alignment_error_rate import link_columns, link_results
+from .columns import SHOWN, InputError, check_share, flatten, flatten_pair, number_rows, numbers, short, without_padding
 from .divergences import (
     check_distributions,
     decision_flips,
     decisions,
     jensen_shannon_divergence,
+    normalised_entropy,
+    share_of_zeros,
+    support_size,
     total_variation_distance,
 )
 from .erasure_curves import erasure_results
 from .plausibility import plausibility_results
-from .rank_agreement import agreement_by_text, summaries
+from .rank_agreement import agreement, agreement_by_text
 
 
 _DESCRIPTION = """
-Measures whether the attention of a text classifier says which tokens it used. Four questions: how concentrated is
-attention? Does it rank the tokens as an importance measure does (Kendall's tau-b)? Do the predictions change when attention
-is replaced (total variation distance, share of changed decisions)? How different is the attention that replaced it
-(Jensen-Shannon divergence)? Undefined instances are counted and enter no mean.
+Measures whether the attention of a text classifier says which tokens it used: how concentrated it is, whether it ranks the
+tokens as an importance measure does, and whether predictions change when it is replaced. Undefined instances are counted
+and enter no mean.
 """
 
 _REFERENCES = {
@@ -61,44 +42,29 @@ _REFERENCES = {
 _KWARGS_DESCRIPTION = """
 Columns, one row per instance, every one optional; at least attention, or both columns of probabilities. A row that is None
 is undefined.
-    attention: T weights, non-negative, summing to 1, without padding; an empty row is an empty text.
-    importance: T scores of the same tokens, any scale; compared with attention.
-    probs: C class probabilities; compared with counterfactual_probs, and splits the agreement by predicted class.
-    counterfactual_attention: T weights, as attention: those that were put in its place.
-    counterfactual_probs: C class probabilities that the model then gives.
+    attention, counterfactual_attention: T weights, non-negative, summing to 1, without padding; those put in their place.
+    importance: T scores of the same tokens, any scale.
+    probs, counterfactual_probs: C class probabilities; those that the model gives under the other attention.
 Arguments:
-    mask: for padded rows, 1 on tokens and 0 on padding. Without it, rows of one length of which any begins or ends in
-        attention that is exactly 0 are refused. "none": zeros are tokens, as in sparse attention.
+    mask: for padded rows, 1 on tokens and 0 on padding; "none": zeros are tokens, as in sparse attention.
     alpha: level of significance of tau, in 0..1. Default 0.05.
     per_text: also return "per_text", a dict of lists with one number for each instance. Default False.
-Returns a flat dict of floats and integers: n, the number of instances; means over the instances where they are defined; and
-with _undefined at the end the count of the others. A statistic of no defined instance is NaN.
-    attention: normalised_entropy, support_size, share_of_zeros.
-    attention and importance: kendall_tau (tau-b) with its interval and tie_ceiling, the largest |tau-b| that ties allow.
-        With probs as well, kendall_tau_class_c for every class c.
-    probs and counterfactual_probs: tvd (total variation distance), flip_fraction (changed decisions).
-    attention and counterfactual_attention: jsd (Jensen-Shannon divergence in nats).
-The configurations "erasure", "plausibility" and "alignment", second argument of `evaluate.load`, have columns of their own:
-see the card, which explains every number.
+Returns a flat dict of floats and integers: n instances; the means over those where a number is defined, NaN where none is;
+and with _undefined at the end the count of the others. The card explains every number, and the configurations "erasure",
+"plausibility" and "alignment", second argument of `evaluate.load`, with columns of their own.
 Raises ValueError (InputError), naming the column and the row, for input that cannot be computed from.
 Examples:
     >>> import evaluate
     >>> metric = evaluate.load("attention_faithfulness")
-    >>> results = metric.compute(
-    ...     attention=[[0.1, 0.2, 0.7], [0.0, 0.0, 1.0]],
-    ...     importance=[[1.0, 3.0, 2.0], [0.1, 0.2, 0.3]],
-    ...     mask="none",
-    ... )
-    >>> {name: round(results[name], 3) for name in ("kendall_tau", "tie_ceiling", "kendall_tau_over_ceiling")}
-    {'kendall_tau': 0.575, 'tie_ceiling': 0.908, 'kendall_tau_over_ceiling': 0.667}
-    >>> results["n"], results["kendall_tau_undefined"]
-    (2, 0)
+    >>> attention, importance = [[0.1, 0.2, 0.7], [0.0, 0.0, 1.0]], [[1.0, 3.0, 2.0], [0.1, 0.2, 0.3]]
+    >>> results = metric.compute(attention=attention, importance=importance, mask="none")
+    >>> round(results["kendall_tau"], 3), round(results["kendall_tau_over_ceiling"], 3), results["n"]
+    (0.575, 0.667, 2)
 """
 
 _ROW = datasets.Sequence(datasets.Value("float64"))
 _NUMBER = datasets.Value("float64")
 _TEXT = datasets.Value("string")
-_UNDEFINED_LINKS = "?"  # stored for a row of links that is None: evaluate takes no None in a column of texts
 _DEFAULT = ("attention", "importance", "probs", "counterfactual_attention", "counterfactual_probs")
 _COLUMNS = {
     "default": dict.fromkeys(_DEFAULT, _ROW),
@@ -199,13 +165,15 @@ class AttentionFaithfulness(evaluate.Metric):
         if mask is not None and not over_tokens:
             raise InputError(f"mask selects tokens, and the columns {sorted(columns)} have none: leave it out")
         if self.config_name == "alignment":
-            return _read_links(**columns)
+            return link_columns(**columns)
         for name, rows in columns.items():
             columns[name] = number_rows(rows, name) if self.features[name] == _ROW else numbers(rows, name)
         counts = {name: len(rows) for name, rows in columns.items()}
         if len(set(counts.values())) > 1:
             raise InputError(f"the columns differ in their number of rows: {counts}; give one per instance")
-        columns |= self._without_padding({name: columns[name] for name in over_tokens}, mask)
+        names = [name for name in _ZERO_ON_PADDING.get(self.config_name, ()) if name in columns]
+        mask = self.mask if mask is None else mask
+        columns |= without_padding({name: columns[name] for name in over_tokens}, mask, names)
         if self.config_name == "erasure":
             _erasure(**columns)
         elif self.config_name == "plausibility":
@@ -219,25 +187,12 @@ class AttentionFaithfulness(evaluate.Metric):
                     flatten_pair(columns[pair[0]], columns[pair[1]], pair)
         return columns
 
-    def _without_padding(self, over_tokens, mask):
-        """The columns of tokens, cut to their tokens."""
-        mask = self.mask if mask is None else mask
-        if mask is None:
-            zero = {name: over_tokens[name] for name in _ZERO_ON_PADDING.get(self.config_name, ()) if name in over_tokens}
-            if zero:
-                check_padding(zero)
-        elif not isinstance(mask, str):
-            return masked(over_tokens, mask)
-        elif mask != ZEROS_ARE_TOKENS:
-            raise InputError(f'mask is {short(mask)}; give rows of 1 on tokens and 0 on padding, or "{ZEROS_ARE_TOKENS}"')
-        return over_tokens
-
     def _compute(self, share, per_text, alpha, **columns):
         n = len(next(iter(columns.values())))
         if self.config_name == "default":
             results, by_text = _faithfulness(columns, alpha)
         elif self.config_name == "alignment":
-            results, by_text = _alignment(columns["links"], columns["gold_links"])
+            results, by_text = link_results(columns["links"], columns["gold_links"])
         else:
             by_text = _erasure(**columns) if self.config_name == "erasure" else plausibility_results(**columns, share=share)
             results = _means(by_text)
@@ -257,9 +212,9 @@ def _faithfulness(columns, alpha):
     results, pair = _means(by_text), (columns["attention"], columns["importance"])
     if _present_in(*pair):
         predicted = decisions(*flatten(columns["probs"], "probs")) if _present_in(columns["probs"]) else None
-        agreement = agreement_by_text(*pair, alpha)
-        by_text |= agreement
-        for group, values in summaries(agreement, predicted).items():
+        ranks = agreement_by_text(*pair, alpha)
+        by_text |= ranks
+        for group, values in agreement(ranks, predicted).items():
             suffix = "" if group == "overall" else f"_class_{group}"
             results |= {f"kendall_tau{suffix}{end}": values[name] for name, end in _AGREEMENT_NAMES.items()}
             results[f"tie_ceiling{suffix}"] = values["tie_ceiling"]
@@ -270,37 +225,15 @@ def _faithfulness(columns, alpha):
 
 def _erasure(whole_prob, kept_probs, removed_probs, empty_prob):
     """`erasure_results` of columns in which a row may be None."""
-    columns = {"kept_probs": kept_probs, "removed_probs": removed_probs}
-    shares, filled = next((len(row) for rows in columns.values() for row in rows if row is not None), 1), []
-    for name, rows in columns.items():
+    filled = []
+    shares = max((len(row) for row in (*kept_probs, *removed_probs) if row is not None), default=1)
+    for name, rows in (("kept_probs", kept_probs), ("removed_probs", removed_probs)):
         rows = [[np.nan] * shares if row is None else row for row in rows]
         for place, row in enumerate(rows):
             if len(row) != shares:
                 raise InputError(f"row {place}: {name} has {len(row)} values and others {shares}; give one per share")
         filled.append(np.reshape(rows, (-1, shares)))
-    whole, empty = (np.asarray(column, np.float64) for column in (whole_prob, empty_prob))
-    return erasure_results(whole, *filled, empty)
-
-
-def _read_links(
-    links, gold_links, source_length=None, target_length=None, links_from=None, gold_from=None, links_reversed=False
-):
-    """The columns of "alignment" as they are stored: links as text from 0, source first."""
-    columns = {"source": source_length, "target": target_length}
-    lengths = {side: numbers(column, f"{side}_length") for side, column in columns.items() if column is not None}
-    predicted = read_links(links, "links", start=links_from, reverse=links_reversed, lengths=lengths)
-    gold = read_links(gold_links, "gold_links", start=gold_from, lengths=lengths)
-    link_counts(predicted, gold)  # raises InputError where they differ in number
-    stored = {f"{side}_length": column for side, column in lengths.items()}
-    for name, rows in (("links", predicted), ("gold_links", gold)):
-        stored[name] = [_UNDEFINED_LINKS if row is None else written_links(row) for row in rows]
-    return stored
-
-
-def _alignment(*columns):
-    """The results, and NAMES of each sentence, [N] each."""
-    links, gold = (parsed_links([None if row == _UNDEFINED_LINKS else row for row in rows]) for rows in columns)
-    return alignment_results(links, gold), dict(zip(NAMES, alignment_scores(link_counts(links, gold)).T, strict=True))
+    return erasure_results(whole_prob, *filled, empty_prob)
 
 
 def _present_in(*columns):
@@ -308,17 +241,13 @@ def _present_in(*columns):
     return all(len(column) == 0 or any(row is not None for row in column) for column in columns)
 
 
-def _statistic(function, values):
-    """A statistic of the defined values; NaN where there is none."""
-    defined = values[~np.isnan(values)]
-    return float(function(defined)) if len(defined) else float("nan")
-
-
 def _means(by_text):
-    """The means, and how many values are undefined; of some the median and the maximum too."""
+    """The means of the defined values, NaN of none, and how many are undefined; of some the median and the maximum too."""
     results = {}
     for name, values in by_text.items():
-        results |= {name: _statistic(np.mean, values), f"{name}_undefined": int(np.isnan(values).sum())}
+        defined, statistics = values[~np.isnan(values)], {name: np.mean}
         if name in _WITH_EXTREMES:
-            results |= {f"{name}_median": _statistic(np.median, values), f"{name}_max": _statistic(np.max, values)}
+            statistics |= {f"{name}_median": np.median, f"{name}_max": np.max}
+        results |= {key: float(function(defined)) if len(defined) else np.nan for key, function in statistics.items()}
+        results[f"{name}_undefined"] = len(values) - len(defined)
     return results

@@ -13,7 +13,6 @@ import numpy as np
 
 SHOWN = 40  # letters of a value that an error repeats
 NO_NUMBERS = (str, bytes, bytearray, Mapping, Set)
-ZEROS_ARE_TOKENS = "none"
 
 
 class InputError(ValueError):
@@ -72,8 +71,18 @@ def _plain(values: object) -> object:
     return values.values.tolist() if hasattr(values, "iloc") else values
 
 
-def masked(columns: Mapping[str, list], mask: object) -> dict[str, list]:
-    """Return the columns cut to the tokens that a mask, N rows of 0 and 1, keeps."""
+def without_padding(columns: Mapping[str, list], mask: object, zero: Sequence[str]) -> Mapping[str, list]:
+    """Return the columns cut to their tokens.
+
+    mask: N rows of 1 on tokens and 0 on padding; "none" where zeros are tokens; None: without padding. zero: names of the
+    columns that must all be 0 on padding; without a mask they are checked.
+    """
+    if mask is None and zero:
+        _check_padding(zero[0], [columns[name] for name in zero])
+    if isinstance(mask, str) and mask != "none":
+        raise InputError(f'mask is {short(mask)}; give rows of 1 on tokens and 0 on padding, or "none"')
+    if mask is None or isinstance(mask, str):
+        return columns
     masks = number_rows(mask, "mask")
     cut = {name: [] for name in columns}
     for name, rows in columns.items():
@@ -88,15 +97,11 @@ def masked(columns: Mapping[str, list], mask: object) -> dict[str, list]:
     return cut
 
 
-def check_padding(columns: Mapping[str, list]) -> None:
-    """Raise InputError where rows of one length may be padded: one of them begins or ends in a token that is exactly 0.
-
-    columns: those that must all be 0 on padding; the first is the one that the error names.
-    """
-    name = next(iter(columns))
-    if len({len(row) for row in columns[name] if row is not None and len(row)}) != 1:
+def _check_padding(name: str, columns: list[list]) -> None:
+    """Raise InputError where rows of one length may be padded: one begins or ends in a token that is 0 in all columns."""
+    if len({len(row) for row in columns[0] if row is not None and len(row)}) != 1:
         return
-    for place, rows in enumerate(zip(*columns.values(), strict=True)):
+    for place, rows in enumerate(zip(*columns, strict=True)):
         for end, word in ((0, "begins"), (-1, "ends")):
             if all(row is not None and len(row) and row[end] == 0 for row in rows):
                 raise InputError(

@@ -1,4 +1,4 @@
-"""Distances between two distributions per instance, and whether a decision changes.
+"""Distances between two distributions per instance, whether a decision changes, and the dispersion of a row of scores.
 
 Shapes: N instances. p and q hold N rows each, a row one distribution over classes [C] or tokens [T]; rows may differ in
 length from instance to instance. Results are [N] float64.
@@ -6,12 +6,14 @@ length from instance to instance. Results are [N] float64.
 A distribution is non-negative and sums to 1 within 1e-4; it is divided by its sum before use, so that single precision
 cannot push a result out of its range. Anything else raises InputError, as do rows of different length. A row that is None,
 empty or holds a NaN is undefined: its result is NaN. 0 log 0 = 0, and nothing is added inside a logarithm.
+
+Dispersion is of non-negative scores, one a token, of attention or of any importance; a negative one raises InputError.
 """
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.special import rel_entr
+from scipy.special import entr, rel_entr
 
 from .columns import InputError, Layout, check_values, flatten, flatten_pair
 
@@ -84,3 +86,34 @@ def decisions(values: np.ndarray, layout: Layout) -> np.ndarray:
     rows, first = np.unique(layout.owner[hits], return_index=True)
     places[rows] = hits[first] - layout.starts[rows]
     return places
+
+
+def normalised_entropy(rows: Sequence) -> np.ndarray:
+    """Return the Shannon entropy of each row, divided by its sum, over its maximum log T: [N] in 0..1.
+
+    0 where one token has all, 1 where all have the same. Undefined also for fewer than two tokens, a row of zeros and an
+    infinite score. Source: Meister et al. (2021), section 4.
+    """
+    scores, layout = _scores(rows)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = scores / layout.max(scores)[layout.owner]  # so that no sum leaves the range of floats
+        total = layout.sum(shares)
+        return np.clip((np.log(total) + layout.sum(entr(shares)) / total) / np.log(layout.lengths), 0, 1)
+
+
+def support_size(rows: Sequence) -> np.ndarray:
+    """Return the tokens with a score above zero, per row: [N] float64 in 0..T."""
+    scores, layout = _scores(rows)
+    size = layout.sum(np.where(np.isnan(scores), np.nan, scores > 0))
+    return np.where(layout.lengths > 0, size, np.nan)
+
+
+def share_of_zeros(rows: Sequence) -> np.ndarray:
+    """Return the share of tokens with a score of zero, per row: [N] float64 in 0..1."""
+    return 1 - support_size(rows) / np.maximum(_scores(rows)[1].lengths, 1)
+
+
+def _scores(rows: Sequence) -> tuple[np.ndarray, Layout]:
+    scores, layout = flatten(rows, "rows")
+    check_values(scores, layout, "rows", scores >= 0, "dispersion needs non-negative scores, such as their absolute values")
+    return scores, layout

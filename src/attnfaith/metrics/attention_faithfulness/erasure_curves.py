@@ -18,59 +18,37 @@ BINS = (0.01, 0.05, 0.1, 0.2, 0.5)
 """The shares that ERASER averages over."""
 
 
-def comprehensiveness(whole: Sequence, removed: Sequence) -> np.ndarray:
-    """Return p(whole) - p(removed) per share, [N, S] in -1..1: large where the model needed what was removed.
+def falls(whole: Sequence, probs: Sequence) -> np.ndarray:
+    """Return p(whole) - probs per share, [N, S] in -1..1: of removed the comprehensiveness, of kept the sufficiency.
 
-    Source: DeYoung et al. (2020), section 4.2.
+    Comprehensiveness is large where the model needed what was removed; sufficiency is small, or negative, where the
+    rationale alone was enough. Source: DeYoung et al. (2020), section 4.2.
     """
-    whole, removed = _probabilities(whole, removed, "removed")
-    return whole[:, None] - removed
+    whole, probs = _probabilities(whole, probs, "probs")
+    return whole[:, None] - probs
 
 
-def sufficiency(whole: Sequence, kept: Sequence) -> np.ndarray:
-    """Return p(whole) - p(kept) per share, [N, S] in -1..1: small, or negative, where the rationale alone was enough.
+def aopc(losses: Sequence) -> np.ndarray:
+    """Return the area over the perturbation curve: the mean over shares of `falls` [N, S], [N].
 
-    Source: DeYoung et al. (2020), section 4.2.
+    So ERASER's code has it; its formula takes the sum over S + 1. Source: Samek et al. (2017); DeYoung et al. (2020).
     """
-    whole, kept = _probabilities(whole, kept, "kept")
-    return whole[:, None] - kept
+    losses = np.asarray(losses, np.float64)
+    if losses.ndim != 2 or not losses.shape[1]:
+        raise InputError(f"falls have shape {losses.shape}; give [N, S], a number for each of one share or more")
+    return losses.mean(1)
 
 
-def aopc(falls: Sequence) -> np.ndarray:
-    """Return the area over the perturbation curve: the mean over shares of falls of p [N, S], [N].
+def normalised_falls(whole: Sequence, probs: Sequence, empty: Sequence) -> np.ndarray:
+    """Return the falls (none below 0) over that of the empty text, per share, [N, S], at least 0.
 
-    So ERASER's published code has it; its formula takes the sum over S + 1. Source: Samek et al. (2017); DeYoung et al.
-    (2020).
+    Of removed the normalised comprehensiveness: 1 where removing the rationale loses as much as removing all. 1 less that
+    of kept is the normalised sufficiency: 1 where the rationale alone loses nothing, 0 where it is no better than no text.
+    Undefined where the empty text loses nothing (p(empty) >= p(whole)). Source: Carton et al. (2020), section 3.
     """
-    falls = np.asarray(falls, np.float64)
-    if falls.ndim != 2 or not falls.shape[1]:
-        raise InputError(f"falls have shape {falls.shape}; give [N, S], a number for each of one share or more")
-    return falls.sum(1) / falls.shape[1]
-
-
-def normalised_sufficiency(whole: Sequence, kept: Sequence, empty: Sequence) -> np.ndarray:
-    """Return (S(kept) - S(empty)) / (1 - S(empty)) with S(r) = 1 - max(0, p(whole) - p(r)), per share, [N, S], at most 1.
-
-    1: the rationale alone loses nothing; 0: no better than no text; below 0: worse than none. Undefined where the empty
-    text loses nothing (p(empty) >= p(whole)). Source: Carton et al. (2020), section 3.
-    """
-    return 1 - _relative_falls(whole, sufficiency(whole, kept), empty)
-
-
-def normalised_comprehensiveness(whole: Sequence, removed: Sequence, empty: Sequence) -> np.ndarray:
-    """Return max(0, p(whole) - p(removed)) / (1 - S(empty)) per share, S as in `normalised_sufficiency`: [N, S], at least 0.
-
-    1: removing the rationale loses as much as removing all; above 1: more. Undefined where the empty text loses nothing.
-    Source: Carton et al. (2020), section 3.
-    """
-    return _relative_falls(whole, comprehensiveness(whole, removed), empty)
-
-
-def _relative_falls(whole: Sequence, falls: np.ndarray, empty: Sequence) -> np.ndarray:
-    """max(0, fall) over max(0, fall of the empty text), [N, S]."""
-    whole, empty = _probabilities(whole, np.asarray(empty, np.float64)[:, None], "empty")
-    largest = np.maximum(whole[:, None] - empty, 0)
-    return np.divide(np.maximum(falls, 0), largest, out=np.full(falls.shape, np.nan), where=largest > 0)
+    largest = np.maximum(falls(whole, np.asarray(empty, np.float64)[:, None]), 0)
+    losses = np.maximum(falls(whole, probs), 0)
+    return np.divide(losses, largest, out=np.full(losses.shape, np.nan), where=largest > 0)
 
 
 def area_under_curve(shares: Sequence, probs: Sequence, first: Sequence, last: Sequence) -> np.ndarray:
@@ -94,10 +72,10 @@ def area_under_curve(shares: Sequence, probs: Sequence, first: Sequence, last: S
 def erasure_results(whole: Sequence, kept: Sequence, removed: Sequence, empty: Sequence) -> dict[str, np.ndarray]:
     """Return the means over the shares of sufficiency and comprehensiveness, plain and normalised, [N] float64 each."""
     return {
-        "sufficiency_aopc": aopc(sufficiency(whole, kept)),
-        "comprehensiveness_aopc": aopc(comprehensiveness(whole, removed)),
-        "normalised_sufficiency": normalised_sufficiency(whole, kept, empty).mean(1),
-        "normalised_comprehensiveness": normalised_comprehensiveness(whole, removed, empty).mean(1),
+        "sufficiency_aopc": aopc(falls(whole, kept)),
+        "comprehensiveness_aopc": aopc(falls(whole, removed)),
+        "normalised_sufficiency": (1 - normalised_falls(whole, kept, empty)).mean(1),
+        "normalised_comprehensiveness": normalised_falls(whole, removed, empty).mean(1),
     }
 
 

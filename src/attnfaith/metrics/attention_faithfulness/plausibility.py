@@ -15,16 +15,12 @@ from scipy.special import digamma
 from .columns import Layout, check_share, check_values, flatten, flatten_pair
 
 
-MATCH = 0.5
-"""Least intersection over union at which two spans match, as in ERASER."""
-
-
 def average_precision(scores: Sequence, rationale: Sequence) -> np.ndarray:
-    """Return the sum over thresholds of precision x gain in recall, [N] in 0..1; equal scores pass a threshold together.
+    """Return the sum over thresholds of precision x gain in recall, [N] in 0..1, as scikit-learn's average_precision_score.
 
-    As `sklearn.metrics.average_precision_score`, for all rows at once. Compare `constant_precision` and `random_precision`.
+    Equal scores pass a threshold together. Compare `constant_precision` and `random_precision`.
     """
-    return _area(scores, rationale, by_lines=False)
+    return _areas(scores, rationale)[0]
 
 
 def trapezoid_auprc(scores: Sequence, rationale: Sequence) -> np.ndarray:
@@ -33,28 +29,22 @@ def trapezoid_auprc(scores: Sequence, rationale: Sequence) -> np.ndarray:
     Precision does not run in lines between thresholds, so the area is too large: scores that all are equal reach
     (1 + share marked) / 2. Use it for comparison with others.
     """
-    return _area(scores, rationale, by_lines=True)
+    return _areas(scores, rationale)[1]
 
 
-def _area(scores: Sequence, rationale: Sequence, by_lines: bool) -> np.ndarray:
-    """Area under precision over recall, [N]: by lines between thresholds, or by steps."""
+def _areas(scores: Sequence, rationale: Sequence) -> np.ndarray:
+    """Areas under precision over recall, by steps and by lines between thresholds, [2, N]."""
     values, gold, layout = flatten_pair(scores, rationale, ("scores", "rationale"))
     marked = _marked(gold, layout, "rationale")
-    defined = (marked > 0) & (marked < layout.lengths) & (layout.sum(np.isnan(values)) == 0)
-    order = np.lexsort((-values, layout.owner))
-    values, gold = values[order], np.nan_to_num(gold[order])  # a NaN would run into later rows
-    rank = np.arange(len(values)) - layout.starts[layout.owner] + 1
-    running = np.append(0.0, np.cumsum(gold))
-    hits = running[1:] - running[layout.starts[layout.owner]]  # marked tokens of this rank and before
-    # a threshold is passed by the last of the tokens of equal score
-    threshold = np.append((values[1:] != values[:-1]) | (rank[1:] == 1), True)[: len(values)]
-    owner, precision, hits = layout.owner[threshold], (hits / rank)[threshold], hits[threshold]
-    first = np.append(True, owner[1:] != owner[:-1])[: len(owner)]
-    gain = np.where(first, hits, np.diff(hits, prepend=0.0))
-    if by_lines:
-        precision = (precision + np.where(first, 1.0, np.roll(precision, 1))) / 2
-    area = np.bincount(owner, weights=precision * gain, minlength=len(layout))
-    return np.divide(area, marked, out=np.full(len(layout), np.nan), where=defined)
+    areas = np.full((2, len(layout)), np.nan)
+    for row, (row_values, marks) in enumerate(zip(layout.split(values), layout.split(gold), strict=True)):
+        if 0 < marked[row] < len(marks) and not np.isnan(row_values).any():
+            _, threshold = np.unique(-row_values, return_inverse=True)
+            gain = np.bincount(threshold, weights=marks)
+            precision = np.cumsum(gain) / np.cumsum(np.bincount(threshold))
+            lines = (precision + np.append(1, precision[:-1])) / 2
+            areas[:, row] = (precision * gain).sum() / marked[row], (lines * gain).sum() / marked[row]
+    return areas
 
 
 def constant_precision(rationale: Sequence) -> np.ndarray:
@@ -116,20 +106,20 @@ def token_f1(chosen: Sequence, rationale: Sequence) -> tuple[np.ndarray, np.ndar
     return tuple(np.where(undefined, np.nan, values) for values in scores)
 
 
-def span_iou(chosen: Sequence, rationale: Sequence, threshold: float = MATCH) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def span_iou(chosen: Sequence, rationale: Sequence, threshold: float = 0.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return precision, recall and F1 over spans, each [N] in 0..1.
 
     A span is a longest run of chosen, or of marked, tokens. It matches where its intersection with a span of the other side,
-    over their union, is at least `threshold`, above 0. precision: share of chosen spans that match; undefined where none is
-    chosen, and F1 is then 0. recall: share of marked spans that match. (ERASER's code divides the matching chosen spans by
-    the marked ones, so its recall may exceed 1.)
+    over their union, is at least `threshold`, above 0 (ERASER's is 0.5). precision: share of chosen spans that match;
+    undefined where none is chosen, and F1 is then 0. recall: share of marked spans that match. (ERASER's code divides the
+    matching chosen spans by the marked ones, so its recall may exceed 1.)
     """
     chosen, gold, layout = flatten_pair(chosen, rationale, ("chosen", "rationale"))
     marked, picked = _marked(gold, layout, "rationale"), _marked(chosen, layout, "chosen")
+    chosen, gold = layout.split(chosen), layout.split(gold)
     scores = np.full((3, len(layout)), np.nan)
     for row in np.flatnonzero((marked > 0) & ~np.isnan(picked)):
-        tokens = slice(layout.starts[row], layout.starts[row] + layout.lengths[row])
-        chosen_spans, gold_spans = spans(chosen[tokens]), spans(gold[tokens])
+        chosen_spans, gold_spans = spans(chosen[row]), spans(gold[row])
         ends = np.minimum(chosen_spans[:, None, 1], gold_spans[None, :, 1])
         shared = np.maximum(ends - np.maximum(chosen_spans[:, None, 0], gold_spans[None, :, 0]), 0)
         matches = shared >= threshold * (np.diff(chosen_spans) + np.diff(gold_spans).T - shared) - 1e-9
@@ -147,9 +137,9 @@ def spans(marks: Sequence) -> np.ndarray:
 
 def mean_share(rationale: Sequence) -> float:
     """Return the mean share of marked tokens over the rows that have any, in 0..1; NaN where none has."""
-    shares = [np.mean(np.asarray(row, np.float64)) for row in rationale if row is not None and len(row)]
-    marked = [share for share in shares if share > 0]
-    return float(np.mean(marked)) if marked else float("nan")
+    shares = constant_precision(rationale)
+    shares = shares[~np.isnan(shares)]
+    return float(shares.mean()) if len(shares) else float("nan")
 
 
 def plausibility_results(scores: Sequence, rationale: Sequence, share: float | None = None) -> dict[str, np.ndarray]:

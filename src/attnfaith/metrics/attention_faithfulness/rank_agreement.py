@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 from scipy.special import gammaln, ndtr, stdtrit
+from scipy.stats import rankdata
 
 from .columns import Layout, flatten_pair
 
@@ -28,8 +29,7 @@ def kendall_tau(x: Sequence, y: Sequence) -> tuple[np.ndarray, np.ndarray]:
     all, n1 and n2 pairs tied in x and in y (Kendall, 1945).
 
     Equal to `scipy.stats.kendalltau` row by row: the p-value is exact without ties where n <= 33 or at most one pair is
-    discordant (or concordant), else from the normal approximation with the variance corrected for ties. No correction for
-    testing many instances.
+    discordant (or concordant), else from the normal approximation corrected for ties, not for testing many instances.
     """
     tau, p_value, _ = _by_row(x, y)
     return tau, p_value
@@ -54,7 +54,7 @@ def _by_row(x: Sequence, y: Sequence) -> np.ndarray:
 
 
 def _blocks(columns: Sequence[np.ndarray], layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, list]]:
-    """Defined rows in blocks of similar length: (rows [R], lengths [R], an array [R, W] per column, padded with NaN)."""
+    """Defined rows in blocks of similar length: (rows [R], lengths [R], an array [R, W] per column, padded with inf)."""
     usable = layout.lengths >= 2
     for column in columns:
         usable[layout.owner[np.isnan(column)]] = False
@@ -69,27 +69,18 @@ def _blocks(columns: Sequence[np.ndarray], layout: Layout) -> Iterator[tuple[np.
         within = np.arange(n.max())
         filled = within < n[:, None]
         source = np.where(filled, layout.starts[rows][:, None] + within, 0)
-        yield rows, n, [np.where(filled, column[source], np.nan) for column in columns]
+        yield rows, n, [np.where(filled, column[source], np.inf) for column in columns]
 
 
 def _kendall_block(n: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """tau-b, p-value and ceiling of the rows of one block; n [R], x and y [R, W] padded with NaN."""
+    """tau-b, p-value and ceiling of the rows of one block; n [R], x and y [R, W] padded with inf."""
     width = x.shape[1]
-    padding = np.arange(width) >= n[:, None]
-    x_order, x_sorted, x_ties = _ranks(x, padding)
-    y_order, y_sorted, y_ties = _ranks(y, padding)
-    y_ranks = np.empty_like(y_sorted)
-    np.put_along_axis(y_ranks, y_order, y_sorted, axis=1)
-    ranks = np.take_along_axis(y_ranks, x_order, axis=1)  # of y, in the order of x
-    joint = np.zeros(len(n))
-    if x_ties[0].any():
-        # sort by x, and within a tie of x by y: both ranks in one number
-        bits = width.bit_length()
-        keys = x_sorted.astype(np.int64) << bits | ranks
-        keys.sort(axis=1)
-        joint = _tie_counts((keys[:, 1:] != keys[:, :-1]) | padding[:, 1:])[0]
-        ranks = (keys & ((1 << bits) - 1)).astype(np.int32)
-    discordant = _inversions(ranks)
+    padding, bits = np.arange(width) >= n[:, None], (width + 1).bit_length()
+    x, y = (rankdata(values, "dense", axis=1).astype(np.int64) for values in (x, y))
+    x[padding] = y[padding] = width + 1
+    pairs = np.sort(x << bits | y, axis=1)  # by x, and within a tie of x by y
+    x_ties, y_ties, (joint, *_) = (_tie_counts(np.sort(ranks, axis=1), padding) for ranks in (x, y, pairs))
+    discordant = _inversions(pairs & ((1 << bits) - 1))
 
     total = n * (n - 1) / 2
     difference = total - x_ties[0] - y_ties[0] + joint - 2 * discordant  # P - Q
@@ -102,38 +93,27 @@ def _kendall_block(n: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndar
 
     rarer = np.minimum(discordant, total - discordant).astype(np.int64)
     exact = (x_ties[0] == 0) & (y_ties[0] == 0) & ((n <= EXACT_LENGTH) | (rarer <= 1))
-    p_value = np.full(len(n), np.nan)
+    # of P - Q: normal, with the variance that it has under independence given the ties (Kendall, 1970)
+    (x_pairs, x0, x1), (y_pairs, y0, y1), m = x_ties, y_ties, n * (n - 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = (m * (2 * n + 5) - x1 - y1) / 18 + 2 * x_pairs * y_pairs / m + x0 * y0 / (9 * m * (n - 2))
+        p_value = np.where(defined, 2 * ndtr(-np.abs(difference / np.sqrt(variance))), np.nan)
     p_value[exact] = _exact_p_value(n[exact], rarer[exact])
-    normal = defined & ~exact
-    p_value[normal] = _normal_p_value(n[normal], difference[normal], *(counts[normal] for counts in (*x_ties, *y_ties)))
     return tau, p_value, ceiling
 
 
-def _ranks(block: np.ndarray, padding: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple]:
-    """How to sort each row of a block [R, W], the dense ranks in that order, and the row's `_tie_counts`."""
-    order = np.argsort(block, axis=1)  # NaN comes last and differs from itself: padding makes no ties, and has rank W
-    values = np.take_along_axis(block, order, axis=1)
-    new = values[:, 1:] != values[:, :-1]
-    ranks = np.zeros(block.shape, dtype=np.int32)
-    np.cumsum(new, axis=1, out=ranks[:, 1:])
-    ranks[padding] = block.shape[1]
-    return order, ranks, _tie_counts(new)
-
-
-def _tie_counts(new: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sums [R] over the runs of t equal values of each sorted row: t(t-1)/2, t(t-1)(t-2), t(t-1)(2t+5); new: run starts."""
-    rows, width = len(new), new.shape[1] + 1
-    if new.all():
-        return (np.zeros(rows),) * 3
-    starts = np.flatnonzero(np.concatenate([np.ones((rows, 1), dtype=bool), new], axis=1))
+def _tie_counts(ordered: np.ndarray, padding: np.ndarray) -> list[np.ndarray]:
+    """Sums [R] over the runs of t equal values of each sorted row [R, W]: t(t-1)/2, t(t-1)(t-2), t(t-1)(2t+5)."""
+    rows, width = ordered.shape
+    starts = np.flatnonzero(np.diff(ordered, axis=1, prepend=-1).astype(bool) | padding)
     size = np.diff(starts, append=rows * width)
     owner, t = starts[size > 1] // width, size[size > 1].astype(np.float64)
     terms = (t * (t - 1) / 2, t * (t - 1) * (t - 2), t * (t - 1) * (2 * t + 5))
-    return tuple(np.bincount(owner, weights=term, minlength=rows) for term in terms)
+    return [np.bincount(owner, weights=term, minlength=rows) for term in terms]
 
 
 def _inversions(ranks: np.ndarray) -> np.ndarray:
-    """Pairs of each row [R, W] int32 of which the earlier is larger, [R] int64: all rows at once, a distance at a time."""
+    """Pairs of each row [R, W] of which the earlier is larger, [R] int64: all rows at once, a distance at a time."""
     # the narrowest types: so many more values per instruction
     columns = ranks.T.astype(np.min_scalar_type(int(ranks.max())), order="C")
     width = len(columns)
@@ -148,13 +128,10 @@ def _inversions(ranks: np.ndarray) -> np.ndarray:
 
 def _exact_p_value(n: np.ndarray, rarer: np.ndarray) -> np.ndarray:
     """Two-sided p-value of rows without ties, of which `rarer` pairs are discordant, or concordant (Kendall, chapter 5)."""
-    p_value = np.empty(len(n))
+    p_value = 2 * np.exp(-gammaln(n + 1.0 - rarer))  # of n! permutations, one has no inversion and n - 1 have one
     for length in np.unique(n[n <= EXACT_LENGTH]):
         rows = n == length
         p_value[rows] = _inversion_tail(int(length))[rarer[rows]]
-    # of n! permutations, one has no inversion and n - 1 have one
-    long = n > EXACT_LENGTH
-    p_value[long] = 2 * np.exp(-gammaln(n[long] + 1.0 - rarer[long]))
     return p_value
 
 
@@ -165,30 +142,6 @@ def _inversion_tail(n: int) -> np.ndarray:
     for length in range(2, n + 1):  # the value placed last has 0 ... length - 1 larger ones before it, equally likely
         probability = np.convolve(probability, np.full(length, 1 / length))
     return np.minimum(1, 2 * np.cumsum(probability))
-
-
-def _normal_p_value(n, difference, x_pairs, x0, x1, y_pairs, y0, y1) -> np.ndarray:
-    """Two-sided p-value of P - Q, normal with the variance it has under independence given the ties (Kendall, 1970)."""
-    m = n * (n - 1.0)
-    variance = (m * (2 * n + 5) - x1 - y1) / 18 + 2 * x_pairs * y_pairs / m + x0 * y0 / (9 * m * (n - 2))
-    return 2 * ndtr(-np.abs(difference / np.sqrt(variance)))
-
-
-def agreement(
-    attention: Sequence, importance: Sequence, predicted_class: Sequence | None = None, alpha: float = 0.05
-) -> dict[str, dict[str, float | int]]:
-    """Return Kendall's tau-b between attention and importance, summarised over instances and per predicted class, as Jain &
-    Wallace (2019) split it.
-
-    predicted_class: [N] whole numbers >= 0; NaN where there is no prediction (such an instance counts in "overall" only).
-    alpha: level of significance, in 0..1.
-
-    Returns {"overall": ..., "0": ..., "1": ...}, one entry per class that was predicted: n, instances with a defined tau,
-    over which everything else is taken, and n_undefined; tau_mean and tau_std, the population deviation; share_significant,
-    with p <= alpha; ci_low and ci_high, Student's 95 % interval of tau_mean within -1..1, NaN below two instances;
-    tie_ceiling and tau_over_ceiling, means of `tie_ceiling` and of tau over it. NaN where n is 0.
-    """
-    return summaries(agreement_by_text(attention, importance, alpha), predicted_class)
 
 
 def agreement_by_text(attention: Sequence, importance: Sequence, alpha: float = 0.05) -> dict[str, np.ndarray]:
@@ -202,8 +155,16 @@ def agreement_by_text(attention: Sequence, importance: Sequence, alpha: float = 
     }
 
 
-def summaries(by_text: dict[str, np.ndarray], predicted_class: Sequence | None = None) -> dict[str, dict[str, float | int]]:
-    """Return the result of `agreement`, made from that of `agreement_by_text`."""
+def agreement(by_text: dict[str, np.ndarray], predicted_class: Sequence | None = None) -> dict[str, dict[str, float | int]]:
+    """Summarise `agreement_by_text` over instances and per predicted class, as Jain & Wallace (2019) split it.
+
+    predicted_class: [N] whole numbers >= 0; NaN where there is no prediction (such an instance counts in "overall" only).
+
+    Returns {"overall": ..., "0": ..., "1": ...}, one entry per class that was predicted: n, instances with a defined tau,
+    over which everything else is taken, and n_undefined; tau_mean and tau_std, the population deviation; share_significant,
+    with p <= alpha; ci_low and ci_high, Student's 95 % interval of tau_mean within -1..1, NaN below two instances;
+    tie_ceiling and tau_over_ceiling, means of `tie_ceiling` and of tau over it. NaN where n is 0.
+    """
     tau = by_text["kendall_tau"]
     groups, results = {"overall": np.ones(len(tau), dtype=bool)}, {}
     if predicted_class is not None:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement
+from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement, agreement_by_text
 from attnfaith.reporting.cells import Cell, main_measures, measure_label, pair_name, per_cell
 from attnfaith.reporting.charts import TAUS, Chart, text_chart
 from attnfaith.reporting.sections import saliency
@@ -32,7 +32,8 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
 
 def _rows(cell: Cell) -> Iterator[Row]:
     for first, second in cell.pairs:
-        for name, summary in agreement(cell.scores(first), cell.scores(second), cell.predicted).items():
+        by_text = agreement_by_text(cell.scores(first), cell.scores(second))
+        for name, summary in agreement(by_text, cell.predicted).items():
             yield {"pair": pair_name(first, second), "class": name, **summary}
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy, share_of_zeros, support_size
+from attnfaith.metrics.attention_faithfulness.divergences import normalised_entropy, share_of_zeros, support_size
 from attnfaith.reporting.cells import Cell, measure_label, per_cell
 from attnfaith.reporting.charts import text_chart
 from attnfaith.reporting.spec import section

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attnfaith.metrics.attention_faithfulness.dispersion import normalised_entropy
+from attnfaith.metrics.attention_faithfulness.divergences import normalised_entropy
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.spec import MOST_CLASSES, Row, cells_of, section, statistic, table

@@ -76,15 +76,15 @@ def scores(cell: Cell, only: Sequence[str] | None = None) -> dict[str, dict[str,
     true_shares = np.minimum(taken / np.maximum(cell.lengths, 1)[:, None], 1)
     results: dict[str, dict[str, np.ndarray]] = {name: {} for name in TESTS}
     for name, kept, removed, whole, empty in _erased(cell, "rationale_erasure", wanted):
-        results["comprehensiveness"][name] = curves.aopc(curves.comprehensiveness(whole, removed[:, bins]))
-        results["sufficiency"][name] = curves.aopc(curves.sufficiency(whole, kept[:, bins]))
+        results["comprehensiveness"][name] = curves.aopc(curves.falls(whole, removed[:, bins]))
+        results["sufficiency"][name] = curves.aopc(curves.falls(whole, kept[:, bins]))
         results["deletion_area"][name] = curves.area_under_curve(true_shares, removed, whole, empty)
         results["insertion_area"][name] = curves.area_under_curve(true_shares, kept, empty, whole)
     if cell.has(*SOFT):
         for name, kept, removed, whole, empty in _erased(cell, "soft_erasure", wanted):
-            falls = curves.normalised_comprehensiveness(whole, removed, empty)
-            results["soft_comprehensiveness"][name] = falls.clip(0, 1).mean(1)
-            results["soft_sufficiency"][name] = curves.normalised_sufficiency(whole, kept, empty).clip(0, 1).mean(1)
+            without, alone = (curves.normalised_falls(whole, probs, empty).clip(0, 1) for probs in (removed, kept))
+            results["soft_comprehensiveness"][name] = without.mean(1)
+            results["soft_sufficiency"][name] = (1 - alone).mean(1)
     if cell.has("rationale"):
         for name in (name for name in measures(cell) if name in wanted):
             own = cell.scores(name.removeprefix(records.ABSOLUTE))
