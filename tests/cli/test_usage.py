@@ -62,6 +62,7 @@ def test_help_of_a_command(name, capsys):
         (["list", "encodrs"], "argument KIND: invalid choice: 'encodrs' (choose from "),
         (["list", "recipes", "nothing like it"], "no line of recipes holds 'nothing like it'"),
         (["table", "x", "--rows", "encoder"], "--rows and --columns go together"),
+        (["table", "x", "--where", "projection=softmax"], "--where is for a table with --rows and --columns"),
         (["table", "x", "--rows", "encoder", "--columns", "measure", "--where", "a"], "--where a: write KEY=VALUE"),
         (["table", "x", "--output", "x.pdf"], "--output x.pdf: end it in .md, .tex, .csv, .txt"),
         (["train", "--producers", "gradent"], "did you mean 'gradient'"),

@@ -170,6 +170,8 @@ def table(args):
         raise AttnfaithError(f"--output {args.output}: end it in {', '.join(SUFFIXES)}, or give --format")
     if bool(args.rows) != bool(args.columns):
         raise AttnfaithError("--rows and --columns go together: give both, or neither")
+    if args.where and not args.rows:
+        raise AttnfaithError("--where is for a table with --rows and --columns: give these too")
     where = dict(word.split("=", 1) for word in args.where if "=" in word)
     if len(where) < len(args.where):
         raise AttnfaithError(f"--where {' '.join(args.where)}: write KEY=VALUE, such as projection=softmax")
