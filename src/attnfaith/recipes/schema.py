@@ -492,7 +492,7 @@ class Recipe:
         unmoved = model.type != "gru" or model.projection in ("none", "uniform")
         messages = {
             f"{' and '.join(places)}: set one of them, and the others to null": len(places) > 1,
-            f"data.validation_share={data.validation_share} and data.test_share={data.test_share} leave no text for training": (
+            f"data.validation_share={data.validation_share} and data.test_share={data.test_share} leave none for training": (
                 data.own and data.validation_share + data.test_share >= 1
             ),
             f"objective.kind={kind!r} needs objective.base, the folder of the run that it is trained against": (
