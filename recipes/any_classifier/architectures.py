@@ -240,12 +240,12 @@ def page(table: pd.DataFrame, models: Models) -> str:
     works, refused, missing = (table[table["verdict"] == verdict] for verdict in ("works", "refused", "not built"))
     alone = ""
     if "difference" in works:
-        alone = f"the model's own by at most {works['difference'].max():.1g} under the same attention, and by at most "
+        alone = f"by at most {works['difference'].max():.1g} from the model's own under the same attention, and "
     text = (
         f"# {models.name.capitalize()} of transformers {transformers.__version__}\n\n{len(works)} of {len(table)} types "
         f"work, {len(refused)} are refused and {len(missing)} could not be built small. Where they work, logits read by the "
-        f"hook differ from {alone}{works['own_difference'].max():.1g} of their size from those of the implementation that "
-        "transformers chooses by itself.\n\n"
+        f"hook differ {alone}by at most {works['own_difference'].max():.1g} of their size from those of the implementation "
+        "that transformers chooses by itself.\n\n"
     )
     text += works.drop(columns=["verdict", "reason"]).to_markdown(index=False, floatfmt=".2g", intfmt="d") + "\n"
     for title, part in {"Refused": refused, "Not built": missing}.items():
