@@ -35,7 +35,7 @@ def take(values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
 
 def last_of(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return the state (B,H) of each text's last token."""
-    return take(states, (mask.sum(1, keepdim=True) - 1).clamp(min=0))[:, 0]
+    return states[torch.arange(len(states), device=states.device), (mask.sum(1) - 1).clamp(min=0)]
 
 
 def mean_over_tokens(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
