@@ -1,14 +1,18 @@
-"""Word alignment by every measure, over seeds, and how well each model translates."""
+"""Word alignment by every measure, over seeds, and how well each model translates; and what others published of aligners and
+of single layers, each with its source in `published.csv`.
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sections.alignment import ANY, ATTENTION, BY_LAYER, NONE, SECTION, WHOLE
+from attnfaith.reporting.sections.alignment import ANY, ATTENTION, BY_LAYER, NONE, ROW_WORDS, SECTION, WHOLE
+from attnfaith.reporting.tables import Grid
 
-from ..shared import analysis
+from ..shared import analysis, read_published
 
 
 MODEL = ["encoder", "alignment", "projection"]
@@ -24,9 +28,31 @@ PAGES = {
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "beside_translation", "rates" and "by_layer", see these functions, and each as the page shows it."""
+    """ "beside_translation", "rates" and "by_layer", see these functions, and each as the page shows it; of what is published
+    "published_aligners" and "published_layers".
+    """
+    published = read_published(settings.published, ("model", "measure", "layer", "row", "rule", "statistic", "value"), ["value"])
     cells = [cell for cell in cells if SECTION.applies(cell)]
-    return analysis(cells, PAGES, {"beside_translation": beside_translation, "rates": rates, "by_layer": by_layer})
+    own = analysis(cells, PAGES, {"beside_translation": beside_translation, "rates": rates, "by_layer": by_layer})
+    return replace(own, grids={**own.grids, **published_grids(published)}) if cells else own
+
+
+def published_grids(published: pd.DataFrame) -> dict[str, Grid]:
+    """Published error rates: of word aligners by the rule that joins their directions, and of measures by layer and row."""
+    rates = published[published["statistic"] == "error_rate"]
+    of_aligner = rates["measure"] == "aligner"
+    named = rates["measure"].map({"attention_mean": "attention", "alti": "ALTI"}) + ", the row " + rates["row"].map(ROW_WORDS)
+    parts = {
+        "published_aligners": ("Word aligners", rates[of_aligner].assign(name=rates["model"], column=rates["rule"])),
+        "published_layers": ("Layers", rates[~of_aligner].assign(name=named, column="layer " + rates["layer"].astype(str))),
+    }
+    grids = {}
+    for name, (caption, rows) in parts.items():
+        wide = rows.pivot_table("value", "name", "column", sort=False).dropna(axis=1)
+        lines = [(label, *(f"{value:.3f}".lstrip("0") for value in values)) for label, *values in wide.itertuples()]
+        columns = ("", *wide.columns.str.replace("_", " "))
+        grids[name] = Grid(f"{caption} (published)", columns, tuple(lines), 1)
+    return grids
 
 
 def rates(cells: Sequence[Cell]) -> pd.DataFrame:
