@@ -15,6 +15,7 @@ from attnfaith.reporting.tables import Grid
 from ..shared import analysis, read_published
 
 
+PUBLISHED = ("model", "measure", "layer", "row", "rule", "statistic", "value", "source")
 MODEL = ["encoder", "alignment", "projection"]
 PAGES = {
     "rates": {"data": "{dataset}", "model": "{model}", "measure": "{measure}"}
@@ -28,10 +29,10 @@ PAGES = {
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "beside_translation", "rates" and "by_layer", see these functions, and each as the page shows it; of what is published
+    """ "beside_translation", "rates" and "by_layer", see these functions, and each as the page shows it; of published numbers
     "published_aligners" and "published_layers".
     """
-    published = read_published(settings.published, ("model", "measure", "layer", "row", "rule", "statistic", "value"), ["value"])
+    published = read_published(settings.published, PUBLISHED, ["value"])
     cells = [cell for cell in cells if SECTION.applies(cell)]
     own = analysis(cells, PAGES, {"beside_translation": beside_translation, "rates": rates, "by_layer": by_layer})
     return replace(own, grids={**own.grids, **published_grids(published)}) if cells else own
@@ -41,7 +42,8 @@ def published_grids(published: pd.DataFrame) -> dict[str, Grid]:
     """Published error rates: of word aligners by the rule that joins their directions, and of measures by layer and row."""
     rates = published[published["statistic"] == "error_rate"]
     of_aligner = rates["measure"] == "aligner"
-    named = rates["measure"].map({"attention_mean": "attention", "alti": "ALTI"}) + ", the row " + rates["row"].map(ROW_WORDS)
+    measures = rates["measure"].map({"attention_mean": "attention", "alti": "ALTI"})
+    named = measures + ", the row " + rates["row"].map(ROW_WORDS)
     parts = {
         "published_aligners": ("Word aligners", rates[of_aligner].assign(name=rates["model"], column=rates["rule"])),
         "published_layers": ("Layers", rates[~of_aligner].assign(name=named, column="layer " + rates["layer"].astype(str))),
