@@ -29,7 +29,7 @@ PAGES = {
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "beside_translation", "rates" and "by_layer", see these functions, and each as the page shows it; of published numbers
+    """ "beside_translation", "rates" and "by_layer", see these functions, as the page shows them; and what others published,
     "published_aligners" and "published_layers".
     """
     published = read_published(settings.published, PUBLISHED, ["value"])
