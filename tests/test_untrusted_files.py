@@ -107,7 +107,7 @@ def bring(folder, what):
 
 def fine_tune(model, folder):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnfaith.runs.train.fit", lambda *_: pytest.fail("the model was taken"))
+        patch.setattr("attnfaith.runs.train.make_trainer", lambda *_: pytest.fail("the model was taken"))
         words = ["--output_dir", str(folder / "out"), "--data.name", "planted_evidence", "--model.pretrained", str(model)]
         words += ["--data.arguments", "{length: [4, 8], vocabulary_size: 40, sizes: {train: 16, validation: 8, test: 8}}"]
         runs.run(recipes.load(None, words))

@@ -315,8 +315,8 @@ def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path):
     folder, state = tmp_path / "run", engine.PartialState(cpu=True)
     with runs.folder.held(folder, "a test", state):
         runs.folder.prepare(folder, recipe)
-        texts, arguments = runs.texts.Texts(recipe, folder, state), runs.training_arguments(recipe)
-        runs.train.train(recipe, arguments, folder, texts, None, state)
+        work = runs.preparation.Run(recipe, folder, state)
+        runs.train.train(work, runs.training_arguments(recipe))
     alone = record.load(runs.measure_run(folder, recipe))
     script = repository / "recipes" / "measure.py"
     command = [sys.executable, *TWO, str(script), str(folder), "--output", str(tmp_path / "two.parquet")]

@@ -90,7 +90,10 @@ def test_a_key_that_means_nothing_is_refused_unless_it_has_its_default(tree):
         (recipes.check_data, ["--data.name=copy"], "set model.type"),
         (recipes.check_data, ["--data.name=sts"], "did you mean 'sst'"),
         (recipes.check_data, ["--data.name=sst", "--type=gru"], "no set of sentence pairs"),
-        (recipes.check_model, ["--encoder=rnn"], "^model: Field 'encoder' expected one of .'bilstm'"),
+        (recipes.check_model, ["--encoder=bilstn"], "^model: Field 'encoder' expected one of .*; did you mean 'bilstm'"),
+        (recipes.check_model, ["--projection=sparsmax"], "did you mean 'sparsemax'"),
+        (recipes.check_model, [*PAIRS, "--alignment=dott"], "did you mean 'dot'"),
+        (recipes.check_model, ["--word_tying=1"], "a state of 256 numbers with a word vector of 300"),
         (recipes.check_model, [*MARIAN, "--num_attention_heads=3"], "hidden_size=64 must be a multiple"),
         (lambda recipe: recipes.model_config(recipe, pair=True), [SELECTOR], "model.selector with pairs of texts"),
         (runs.training_arguments, ["--metric_for_best_model=objective"], "='objective': choose one of roc_auc"),
@@ -168,6 +171,10 @@ def test_the_metric_that_a_checkpoint_is_chosen_by():
     ):
         arguments = runs.training_arguments(recipes.parse(MINIMAL, words))
         assert (arguments.metric_for_best_model, arguments.greater_is_better) == (metric, metric == "eval_accuracy")
+
+
+def test_a_translator_is_trained_with_its_penalty():
+    assert runs.training_arguments(recipes.parse(MINIMAL, [*PAIRS, "--impermissible_mass=0.5"])).impermissible_mass == 0.5
 
 
 # ------------------------------------------------------------------------------------------------ overrides

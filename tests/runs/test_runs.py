@@ -143,8 +143,8 @@ def test_word_vectors_of_the_data_root_and_pairs_of_texts(tiny_recipe, tmp_path,
 @pytest.mark.parametrize(
     ("step", "status"),
     [
-        ("runs.folder.write_recipe", "started"),
-        ("runs.execute.train.make_trainer", "started"),
+        ("runs.folder.recipes.dump", "started"),
+        ("runs.train.make_trainer", "started"),
         ("runs.train._keep", "started"),
         ("runs.train.sync_folder", "started"),
         ("measurement.engine._read_texts", "trained"),
@@ -242,6 +242,11 @@ OCCLUDED = {"measure__producers": ["occlusion"], "measure__options": {"occlusion
         ({"measure__producers": ["gradients"]}, NO_FOLDER, "no measure is called"),
         ({"measure__split": "dev"}, NO_FOLDER, "measure.split='dev': Input should be 'train', 'validation' or 'test'"),
         ({"model__encoder": "rnn"}, NO_FOLDER, "'encoder' expected one of"),
+        (
+            {"penalties__word_tying": 1.0, "model__embedding_size": 4},
+            NO_FOLDER,
+            "a state of 8 numbers",
+        ),
         ({"data__name": "sst3"}, NO_FOLDER, "Unknown data set 'sst3'"),
         ({"data__arguments": {"lenght": [4, 8]}}, NO_TRAINING, "lenght=.*the arguments are sizes"),
         ({"data__vectors": "nowhere.vec"}, NO_TRAINING, "nowhere.vec cannot be read"),

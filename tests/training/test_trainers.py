@@ -227,8 +227,8 @@ def test_the_best_checkpoint_by_validation_stays(tiny_recipe, monkeypatch, metri
     folder, process = Path(recipe.output_dir), PartialState(cpu=True)
     with runs.folder.held(folder, "a test", process):
         runs.folder.prepare(folder, recipe)
-        texts, arguments = runs.texts.Texts(recipe, folder, process), runs.training_arguments(recipe)
-        runs.train.train(recipe, arguments, folder, texts, None, process)
+        work = runs.preparation.Run(recipe, folder, process)
+        runs.train.train(work, runs.training_arguments(recipe))
     final, state = load_file(folder / "model" / "model.safetensors"), runs.read_state(folder)
     assert evaluated == list(range(1, (4 if patience else 3) + 1))
     same(final, epochs.weights[best - 1])

@@ -5,7 +5,7 @@
 """
 
 from attnfaith.recipes.config import check_data, check_model, model_config, sequence_config
-from attnfaith.recipes.files import build, differences, dump, find, folder, load, named, parse, read_text, read_value
+from attnfaith.recipes.files import build, differences, dump, find, folder, load, named, parse, read_file, read_value
 from attnfaith.recipes.options import parse_overrides
 from attnfaith.recipes.schema import Data, Model, Penalties, Recipe, RecipeError, Report, Training, make_section, section
 
@@ -13,5 +13,5 @@ from attnfaith.recipes.schema import Data, Model, Penalties, Recipe, RecipeError
 __all__ = (
     ["Data", "Model", "Penalties", "Recipe", "RecipeError", "Report", "Training"]
     + ["build", "check_data", "check_model", "differences", "dump", "find", "folder", "load", "make_section", "model_config"]
-    + ["named", "parse", "parse_overrides", "read_text", "read_value", "section", "sequence_config"]
+    + ["named", "parse", "parse_overrides", "read_file", "read_value", "section", "sequence_config"]
 )

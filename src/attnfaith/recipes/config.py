@@ -1,12 +1,13 @@
 """The model section of a recipe as the configuration of a model, which checks the values."""
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from attnfaith.data.registry import entry_of, pairs_entry
 from attnfaith.recipes.schema import MODEL_KEYS, PROJECTION, Recipe, RecipeError
-from attnfaith.support.errors import excerpt
+from attnfaith.support.errors import closest, excerpt
 
 
 if TYPE_CHECKING:
@@ -84,14 +85,18 @@ def check_data(recipe: Recipe) -> None:
 
 
 def check_model(recipe: Recipe) -> None:
-    """Raise RecipeError where the configuration of the recipe's model refuses a field; DatasetError as `check_data`. What
+    """Raise an AttnfaithError where the recipe's model or its penalties refuse a key; DatasetError as `check_data`. What
     depends on files is checked when they are loaded.
     """
+    from attnfaith.training.penalties import check_sizes
+
     check_data(recipe)
     if recipe.kind == "translator":
         sequence_config(recipe, vocab_size=100)
-    else:
-        model_config(recipe, entry_of(recipe.data).pair)
+        return
+    config = model_config(recipe, entry_of(recipe.data).pair)
+    if recipe.penalties.word_tying and recipe.data.vectors is None:
+        check_sizes(config.hidden_size, config.embedding_size)
 
 
 def _configured(kind: Callable, **fields):
@@ -100,4 +105,7 @@ def _configured(kind: Callable, **fields):
     try:
         return kind(**fields)
     except StrictDataclassError as error:
-        raise RecipeError(f"model: {excerpt(error.__cause__ or error, 300)}") from error
+        message = excerpt(error.__cause__ or error, 300)
+        choice = re.search(r"Field '(\w+)' expected one of \((.*?)\), got ", message)
+        near = choice and closest(str(fields[choice[1]]), re.findall(r"'(\w+)'", choice[2]))
+        raise RecipeError(f"model: {message}" + (f"; did you mean {near!r}?" if near else "")) from error

@@ -1,13 +1,13 @@
 """Recipes as files: found, read with overrides, and written; plugins imported."""
 
 import contextlib
-import dataclasses
 import difflib
 import importlib
 import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,10 @@ def find(path: str | Path, kind: str = "recipe") -> Path:
     raise RecipeError(f"no {kind} at {cut(str(path))}, nor of that name among those that come with attnfaith: {hint}")
 
 
-def read_text(path: Path, kind: str) -> str:
-    """Return the text of a file. Raises RecipeError where it cannot be read or is no UTF-8. kind: for the message."""
+def read_file(path: Path, kind: str) -> Any:
+    """Return the value of a YAML file. kind: for the message. Raises RecipeError where it cannot be read or is no YAML."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_value(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"no {kind} can be read from {path}: {excerpt(error)}") from error
 
@@ -79,22 +79,23 @@ def load(
     """Read a recipe, apply overrides and import its plugins.
 
     path: a file, or one of the recipes that come with the package ("meister_2021/sst.yaml"). None is the quickstart, or
-    where the overrides name a data set, every default on that. overrides: words of a command line, as `parse_overrides`
-    takes them, or what it returns. untrusted: the recipe comes from the Hub, so plugins are refused.
+    where the overrides name a data set, every default on that. overrides: as `parse_overrides` takes them. untrusted: the
+    recipe comes from the Hub, so plugins are refused.
 
     Raises RecipeError for a file that is missing or not YAML, an unknown key, a wrong type, a plugin that is not found.
     """
-    pairs = _pairs(overrides)
+    pairs, source = parse_overrides(overrides), "the recipe"
     places = [(key, str(value)) for key, value in pairs if key in ("data.name", "data.path", "data.hub_id")]
     if path is None and places:
         key, name = places[-1]
         if key == "data.path":  # reviews.csv.gz is reviews
             name = Path(name).resolve().name.partition(".")[0] or "own"
         name = re.sub(r"[^\w.-]+", "-", name)
-        recipe = parse(dump_tree({"name": name, "output_dir": f"runs/{name}"}), pairs)
+        tree = {"name": name, "output_dir": f"runs/{name}"}
     else:
         path = find(QUICKSTART if path is None else path)
-        recipe = parse(read_text(path, "recipe"), pairs, str(path))
+        tree, source = read_file(path, "recipe"), str(path)
+    recipe = _overridden(tree, pairs, source)
     if untrusted and recipe.plugins:
         raise RecipeError(f"{path}: plugins={excerpt(recipe.plugins)}: no code is imported for a recipe from the Hub")
     if recipe.plugins and os.getcwd() not in sys.path:  # after all others, so that it replaces no installed module
@@ -108,12 +109,15 @@ def load(
     return recipe
 
 
-def parse(text: str, overrides: Sequence[str | tuple[str, Any]] = (), source: str = "the recipe") -> Recipe:
+def parse(text: str, overrides: Sequence[str | tuple[str, Any]] = ()) -> Recipe:
     """Return a recipe from YAML text, with overrides; its note then calls it a variant of the noted recipe. See `load`."""
-    tree, pairs = read_value(text, source), _pairs(overrides)
+    return _overridden(read_value(text, "the recipe"), parse_overrides(overrides), "the recipe")
+
+
+def _overridden(tree: Any, pairs: Sequence[tuple[str, Any]], source: str) -> Recipe:
     if not isinstance(tree, dict):
         raise RecipeError(f"{source} must hold keys and values, such as 'name: quickstart'")
-    keys = list(dict.fromkeys(key for key, _ in pairs))
+    keys = list(dict(pairs))
     for key, value in pairs:
         *path, last = key.split(".")
         part = tree
@@ -128,10 +132,6 @@ def parse(text: str, overrides: Sequence[str | tuple[str, Any]] = (), source: st
         tree["note"] = f"A variant of a recipe, with another {changed}. The recipe itself says: {tree['note']}"
     with named(f"{source} with --{cut(', --'.join(keys))}" if keys else source):
         return build(tree)
-
-
-def _pairs(overrides: Sequence[str | tuple[str, Any]]) -> list[tuple[str, Any]]:
-    return list(overrides) if all(isinstance(pair, tuple) for pair in overrides) else parse_overrides(overrides)
 
 
 @contextlib.contextmanager
@@ -149,25 +149,14 @@ def build(tree: Mapping) -> Recipe:
 
 
 def dump(recipe: Recipe) -> str:
-    """Return the recipe as YAML, complete: every default is written out."""
-    return dump_tree(dataclasses.asdict(recipe))
-
-
-def dump_tree(tree: Mapping) -> str:
-    """Return nested dictionaries as YAML that `read_value` reads back."""
-    return yaml.dump(tree, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    """Return the recipe as YAML that `parse` reads back, complete: every default is written out."""
+    return yaml.dump(asdict(recipe), Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
 def differences(recipe: Recipe, other: Recipe) -> list[str]:
     """Return the dotted keys in which two recipes differ, without those of the run's folder and report."""
+    import pandas as pd
 
-    def flat(tree, prefix=""):
-        for key, value in tree.items():
-            if isinstance(value, dict) and value:
-                yield from flat(value, f"{prefix}{key}.")
-            else:
-                yield f"{prefix}{key}", value
-
-    new, old = (dict(flat(dataclasses.asdict(part))) for part in (recipe, other))
+    new, old = (pd.json_normalize(asdict(part)).to_dict("records")[0] for part in (recipe, other))
     changed = sorted(key for key in {*new, *old} if new.get(key) != old.get(key))
     return [key for key in changed if key not in ("output_dir", "note") and not key.startswith("report.")]

@@ -109,8 +109,8 @@ def _keys(part: Mapping, prefix: str = "", section: str = "") -> Iterator[Key]:
             text = f"{' '.join(facts['description'].split())}; {' or '.join(kinds)}"
             if name in part.get("required", ()):
                 text += ", required"
-            elif facts.get("default") is not None:  # the text says what null means
-                text += f", default {yaml.safe_dump(facts['default']).splitlines()[0]}"
+            elif facts.get("default") not in (None, [], {}):  # the text says what null means
+                text += f", default {yaml.safe_dump(facts['default'], default_flow_style=True).splitlines()[0]}"
             short = name if section == prefix[:-1] != "" and NAMES.count(name) == 1 else None
             yield Key(f"{prefix}{name}", short, section, {*kinds}, text)
         for keys in inner:
@@ -145,12 +145,14 @@ def _parser() -> Parser:
     return Parser("train", keys=("",), add_help=False)
 
 
-def parse_overrides(words: Sequence[str]) -> list[tuple[str, Any]]:
+def parse_overrides(words: Sequence[str | tuple[str, Any]]) -> list[tuple[str, Any]]:
     """Return [(dotted key, value)] from `--seed 3`, `--model.encoder=cnn` or, where only one section has the key, `--encoder
-    cnn`. Raises RecipeError for anything else.
+    cnn`; such pairs stay as they are. Raises RecipeError for anything else.
 
     Values are YAML; a key of true or false without a value is true; a list takes bare names: `--producers gradient lime`.
     """
+    if all(isinstance(word, tuple) for word in words):
+        return list(words)
     try:
         return list(_parser().parse_args([str(word) for word in words]).overrides)
     except UsageError as error:

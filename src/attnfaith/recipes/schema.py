@@ -6,10 +6,9 @@ no recipe names what is not done.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, is_dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -43,12 +42,13 @@ Words = Annotated[list[Annotated[str, Field(pattern=r"^\S+$")]], Field(min_lengt
 Preprocessing = Literal["words", "default", "characters", "whitespace", "imdb", "sst"]
 Sampling = Literal["group_by_length", "random", "sequential"]
 Goal = Literal["classification", "untrained", "guided", "adversarial"]
+Sampler = Literal["bernoulli", "hardkuma", "budget"]
+Reduction = Literal["sum", "mean"]
+Heads = Literal["mean", "max"]
 
 
 def key(default: Any, text: str) -> Any:
     """A key of a section: its default (... where it must be given), and its line of help."""
-    if isinstance(default, list | dict):
-        return Field(default_factory=lambda: copy(default), description=text)
     return Field(default, description=text)
 
 
@@ -71,6 +71,10 @@ FORMER = {
 """Keys of earlier versions: the only value that they may still have."""
 
 
+FREE = ("arguments", "options", "set")
+"""Keys whose values are passed on as they are."""
+
+
 def make_section(kind: type, values: Mapping, place: str):
     """Return a section from its keys and inner sections; null is the default, also of a key of an earlier version.
 
@@ -78,13 +82,9 @@ def make_section(kind: type, values: Mapping, place: str):
     """
     adapter = TypeAdapter(kind)
     try:
-        return adapter.validate_json(json.dumps(values))  # JSON, as strict mode takes no dictionary for a section
+        return adapter.validate_json(json.dumps(_stated(values)))  # JSON, as strict mode takes no dictionary for a section
     except ValidationError as refusal:
-        mistakes = refusal.errors(include_url=False)
-        silent = [mistake["loc"] for mistake in mistakes if _is_silent(mistake)]
-        if silent:
-            return make_section(kind, reduce(_without, silent, values), place)
-        mistake = mistakes[0]
+        mistake = refusal.errors(include_url=False)[0]
         path = place + "".join(f"[{step}]" if isinstance(step, int) else f".{cut(step, 60)}" for step in mistake["loc"])
         if mistake["type"] == "unexpected_keyword_argument":
             schema = adapter.json_schema()
@@ -96,23 +96,15 @@ def make_section(kind: type, values: Mapping, place: str):
             raise mistake["ctx"]["error"] from refusal
         raise RecipeError(f"{path}={excerpt(mistake['input'])}: {mistake['msg']}") from refusal
     except (TypeError, ValueError, RecursionError) as error:
-        if isinstance(error, RecipeError):
-            raise
         raise RecipeError(f"{place} holds a value that is none of JSON: {excerpt(error)}") from error
 
 
-def _is_silent(mistake: Mapping) -> bool:
-    """Whether a mistake is null for a key, or a key of an earlier version with the only value that it had."""
-    name, value = mistake["loc"][-1] if mistake["loc"] else "", mistake["input"]
-    if mistake["type"] != "unexpected_keyword_argument":
-        return value is None and all(isinstance(step, str) for step in mistake["loc"])
-    return value is None or name == "outputs" or (name in FORMER and value == FORMER[name])
-
-
-def _without(values: Mapping, path: Sequence[str]) -> dict:
-    key, *inner = path
-    rest = {name: value for name, value in values.items() if name != key}
-    return {**rest, key: _without(values[key], inner)} if inner else rest
+def _stated(values: Any) -> Any:
+    """The values without keys that are null, and keys of earlier versions with the only value that they had."""
+    if not isinstance(values, Mapping):
+        return values
+    stated = {name: value for name, value in values.items() if value is not None and FORMER.get(name, ...) != value}
+    return {name: value if name in FREE else _stated(value) for name, value in stated.items() if name != "outputs"}
 
 
 @section
@@ -127,12 +119,8 @@ class Data:
     text: str | None = key(None, "your own data: column of the text; null: text, or the only candidate")
     text_pair: str | None = key(None, "your own data: column of the second text of a pair; null: single texts")
     label: str | None = key(None, "your own data: column of the class; null: label, or the only candidate")
-    impermissible_words: Words | None = key(
-        None, "your own data: words that a deceptive model hides; upper and lower case are the same"
-    )
-    impermissible_removed: bool = key(
-        False, "take the impermissible words out of all texts, to see how well the rest predicts"
-    )
+    impermissible_words: Words | None = key(None, "your own data: words that a deceptive model hides, in any case")
+    impermissible_removed: bool = key(False, "take the impermissible words out of all texts")
     encoding: str | None = key(None, "your own data: encoding of the files, such as cp1252; null: UTF-8")
     delimiter: str | None = key(None, "your own data: character between the fields of a csv; null: read from its first line")
     quotes: bool = key(True, "your own data: whether a field of a csv may stand in quotation marks")
@@ -142,22 +130,12 @@ class Data:
     split_seed: Seed = key(0, "your own data: seed of these splits")
     arguments: dict[str, Any] = key({}, "arguments of a generated data set")
     limits: dict[str, Count] = key({}, "largest number of rows of each split; they are drawn at random")
-    max_length: Count | None = key(
-        None, "most tokens of a text; longer texts are cut; null: no limit, or 1000 for your own data"
-    )
-    max_sentence_length: Count | None = key(
-        None, "hierarchical models: most words of a sentence; a longer sentence is divided"
-    )
-    min_df: Count | None = key(
-        None, "training texts in which a word must occur to be in the vocabulary; null: the data set's own"
-    )
+    max_length: Count | None = key(None, "most tokens of a text; null: no limit, or 1000 for your own data")
+    max_sentence_length: Count | None = key(None, "hierarchical models: longer sentences are divided")
+    min_df: Count | None = key(None, "training texts that hold a word of the vocabulary; null: the data set's own")
     vectors: str | None = key(None, "file of word vectors, on this path or below the data folder; null: random vectors")
-    vocabulary: Literal["words", "bpe"] | None = key(
-        None, "sentence pairs: words, or bpe for byte pairs within words; null: words"
-    )
-    vocabulary_size: Count | None = key(
-        None, "sentence pairs: most entries of the vocabulary; null: all words, or 8000 byte pairs"
-    )
+    vocabulary: Literal["words", "bpe"] | None = key(None, "sentence pairs: words (null), or bpe for byte pairs")
+    vocabulary_size: Count | None = key(None, "sentence pairs: its size; null: all words, or 8000 byte pairs")
     links_from: Literal[0, 1] | None = key(None, "your own sentence pairs: number of the first word in the links; null: 0")
     seed: Seed = key(0, "seed of generated data, and of the rows that limits draw")
 
@@ -176,13 +154,9 @@ class Data:
 class Selector:
     """The selector of the tokens that the classifier reads: fields of RationaleClassifierConfig, which checks them."""
 
-    kind: Literal["bernoulli", "hardkuma", "budget"] = key(
-        ..., "bernoulli (Lei et al. 2016), hardkuma (Bastings et al. 2019) or budget (SPECTRA)"
-    )
-    budget: Annotated[Share, Field(gt=0)] | None = key(None, "largest share of a text that may be selected; null: no limit")
-    threshold: Below | None = key(
-        None, "at test time a token with a value above this is selected; null: 0.5 for bernoulli, else 0"
-    )
+    kind: Sampler = key(..., "bernoulli (Lei et al. 2016), hardkuma (Bastings et al. 2019) or budget (SPECTRA)")
+    budget: Annotated[Share, Field(gt=0)] | None = key(None, "largest share of a text that may be selected; null: all")
+    threshold: Below | None = key(None, "tokens above it are selected at test time; null: 0.5 of bernoulli, else 0")
 
 
 @section
@@ -223,27 +197,15 @@ class Training:
     num_train_epochs: Epochs | None = key(None, "passes over the training texts; null: 8, pretrained models 3")
     per_device_train_batch_size: Count = key(32, "texts of a training step in each process")
     per_device_eval_batch_size: Count = key(64, "texts of an evaluation step in each process")
-    learning_rate: NotNegative | None = key(
-        None, "null: 0.001 throughout; pretrained models 0.00005, with warm-up and decay"
-    )
-    weight_decay: NotNegative | None = key(
-        None, "L2 penalty on all weights but the alignment's; null: 0.00001, pretrained models 0.01"
-    )
-    max_grad_norm: NotNegative | None = key(
-        None, "gradients are clipped to this norm, 0: not at all; null: 0, pretrained models 1"
-    )
+    learning_rate: NotNegative | None = key(None, "null: 0.001; pretrained models 0.00005, with warm-up and decay")
+    weight_decay: NotNegative | None = key(None, "of all weights but the alignment's; null: 1e-5, pretrained models 0.01")
+    max_grad_norm: NotNegative | None = key(None, "gradients are clipped to it; null: 0 (never), pretrained models 1")
     amsgrad: bool | None = key(None, "whether Adam uses AMSGrad; null: true, pretrained models false")
     random_erasure: Share = key(0.0, "largest share of words that a training text loses at each step")
-    loss_reduction: Literal["sum", "mean"] | None = key(
-        None, "how the losses of a batch are reduced; null: sum, pretrained models mean"
-    )
+    loss_reduction: Reduction | None = key(None, "of the losses of a batch; null: sum, pretrained models mean")
     balance_classes: bool = key(True, "whether rare classes get a larger weight")
-    metric_for_best_model: str | None = key(
-        None, "validation score that selects the checkpoint; null: ROC-AUC for two classes, else accuracy"
-    )
-    early_stopping_patience: Count | None = key(
-        None, "epochs without a better score after which training stops; null: never"
-    )
+    metric_for_best_model: str | None = key(None, "selects the checkpoint; null: roc_auc of two classes, else accuracy")
+    early_stopping_patience: Count | None = key(None, "epochs without a better score before it stops; null: never")
     train_sampling_strategy: Sampling = key("group_by_length", "how batches are drawn")
     use_cpu: bool = key(False, "train on the CPU even if there is a GPU")
     arguments: dict[str, Any] = key({}, "other arguments of transformers' TrainingArguments, such as warmup_steps")
@@ -269,9 +231,6 @@ class Objective:
         return self.kind in ("guided", "adversarial")
 
 
-PENALTIES = ("impermissible_mass", "diversity", "word_tying", "masked_language_model")
-
-
 @section
 class Penalties:
     """Penalties on the loss of each text where a model is trained for the labels; a weight of 0 adds nothing.
@@ -280,19 +239,12 @@ class Penalties:
     """
 
     impermissible_mass: NotNegative = key(0.0, "weight of -log(1 - attention on impermissible words)")
-    impermissible_heads: Literal["mean", "max"] | None = key(
-        None, "pretrained models: the mean of the heads or the head with most; null: mean"
-    )
+    impermissible_heads: Heads | None = key(None, "pretrained models: mean of the heads (null), or max: the one with most")
     diversity: NotNegative = key(0.0, "weight of the conicity: the mean absolute cosine of the states with their mean")
     word_tying: NotNegative = key(0.0, "weight of the distance between states and word vectors of the same size")
     word_tying_distance: Literal["norm", "squared"] | None = key(None, "whether the distance is squared; null: squared")
     masked_language_model: NotNegative = key(0.0, "weight of -log p(word) at masked words, predicted from the states")
     masked_share: Annotated[Share, Field(gt=0)] | None = key(None, "share of the words that are masked; null: 0.15")
-
-    @property
-    def taken(self) -> dict[str, float]:
-        """The penalties whose weight is not 0 -> their weights."""
-        return {name: value for name in PENALTIES if (value := getattr(self, name))}
 
 
 @section
@@ -300,9 +252,7 @@ class Selection:
     """The penalties that train the selection of model.selector with the labels (`attnfaith.training.RationaleConfig`)."""
 
     sparsity: NotNegative | None = key(None, "bernoulli: cost of each selected token; null: 0.0003")
-    coherence: NotNegative | None = key(
-        None, "bernoulli: cost of each change between neighbours, in units of sparsity; null: 2"
-    )
+    coherence: NotNegative | None = key(None, "bernoulli: cost of a change between neighbours, in sparsities; null: 2")
     baseline: Literal["none", "moving_average"] | None = key(None, "bernoulli: baseline of REINFORCE; null: none")
     share: Share | None = key(None, "hardkuma: target share of selected tokens; null: model.selector.budget, else 0.2")
     multiplier: Positive | None = key(None, "hardkuma: first value of the multiplier; null: 0.0001")
@@ -315,9 +265,7 @@ class Selection:
 class Measure:
     """The measures and their texts."""
 
-    producers: list[str] | None = key(
-        None, "names of measures; null: a few cheap ones, and for your own data those of the verdict"
-    )
+    producers: list[str] | None = key(None, "names of measures; null: a few cheap ones, of your own data the verdict's")
     options: dict[str, dict[str, Any]] = key({}, "options of the measures, {measure: {option: value}}")
     split: Split = key("test", "split that is measured")
     limit: Count | None = key(None, "number of texts, drawn at random; null: all")
@@ -412,7 +360,7 @@ class Recipe:
                 value, default = getattr(getattr(self, part), name), facts[name].get_default(call_default_factory=True)
                 if value not in (default, usual.get(part, {}).get(name)):
                     raise RecipeError(f"{part}.{name}={excerpt(value)} is only for {home}: leave it out")
-        for message, wrong in self._contradictions().items():
+        for wrong, message in self._contradictions():
             if wrong:
                 raise RecipeError(message)
         for part, values in usual.items():  # written out, so that the recipe is complete
@@ -483,39 +431,34 @@ class Recipe:
         yield not pairs, "classifiers", "training loss_reduction balance_classes"
         yield objective != "guided", "models that compute their attention", "measure producers"
 
-    def _contradictions(self) -> dict[str, bool]:
-        """Message -> whether it is true of the recipe."""
+    def _contradictions(self) -> Iterator[tuple[bool, str]]:
+        """(whether it is true of the recipe, a message)."""
         data, model, objective, training = self.data, self.model, self.objective, self.training
-        pairs, kind, mass = self.kind == "translator", objective.kind, self.penalties.impermissible_mass
+        pairs, mass = self.kind == "translator", self.penalties.impermissible_mass
+        shares = data.validation_share, data.test_share
         places = [f"data.{key}={excerpt(getattr(data, key))}" for key in ("name", "path", "hub_id") if getattr(data, key)]
-        pooled, metric = self.kind == "classifier" and model.selector is None, training.metric_for_best_model
-        unmoved = model.type != "gru" or model.projection in ("none", "uniform")
-        messages = {
-            f"{' and '.join(places)}: set one of them, and the others to null": len(places) > 1,
-            f"data.validation_share={data.validation_share} and data.test_share={data.test_share} leave none for training": (
-                data.own and data.validation_share + data.test_share >= 1
-            ),
-            f"objective.kind={kind!r} needs objective.base, the folder of the run that it is trained against": (
-                objective.needs_base and not objective.base
-            ),
-            f"objective.kind={kind!r} is only for classifiers of this package whose attention pools states": (
-                (pairs and kind != "classification") or (objective.needs_base and not pooled)
-            ),
-            "objective.kind='adversarial' with model.projection='uniform': uniform attention cannot move": (
-                kind == "adversarial" and model.projection == "uniform"
-            ),
-            "penalties.impermissible_mass of sentence pairs needs model.type=gru, with attention that can change": (
-                pairs and mass > 0 and unmoved
-            ),
-            f"training.metric_for_best_model={excerpt(metric)}: of sentence pairs choose loss or token_accuracy": (
-                pairs and metric not in (None, "loss", "token_accuracy")
-            ),
-        }
-        own = {key.name for key in fields(training)}
+        yield len(places) > 1, f"{' and '.join(places)}: set one of them, and the others to null"
+        yield data.own and sum(shares) >= 1, f"data.validation_share and data.test_share={shares} leave none for training"
+
+        goal, against = f"objective.kind={objective.kind!r}", objective.needs_base
+        pooled = self.kind == "classifier" and model.selector is None
+        yield (
+            against and not objective.base,
+            f"{goal} needs objective.base, the folder of the run that it is trained against",
+        )
+        misplaced = (pairs and objective.kind != "classification") or (against and not pooled)
+        yield misplaced, f"{goal} is only for classifiers of this package whose attention pools states"
+        unmoved = objective.kind == "adversarial" and model.projection == "uniform"
+        yield unmoved, f"{goal} with model.projection='uniform': uniform attention cannot move"
+        unmoved = pairs and mass > 0 and (model.type != "gru" or model.projection in ("none", "uniform"))
+        yield unmoved, "penalties.impermissible_mass of sentence pairs needs model.type=gru, with attention that can change"
+
+        metric, own = training.metric_for_best_model, {key.name for key in fields(training)}
+        unknown = pairs and metric not in (None, "loss", "token_accuracy")
+        yield unknown, f"training.metric_for_best_model={excerpt(metric)}: of sentence pairs choose loss or token_accuracy"
         for name in training.arguments:
             where = f"set training.{name}" if name in own else "a recipe names no files, code or machines here"
-            messages[f"training.arguments.{cut(name, 60)}: {where}"] = name in own or name.startswith(REFUSED_ARGUMENTS)
-        return messages
+            yield name in own or name.startswith(REFUSED_ARGUMENTS), f"training.arguments.{cut(name, 60)}: {where}"
 
 
 SECTIONS = {key.name: key.type for key in fields(Recipe) if is_dataclass(key.type)}

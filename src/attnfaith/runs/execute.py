@@ -18,10 +18,11 @@ from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.facts import translation_in_words
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.verdicts import verdict
-from attnfaith.runs import train
 from attnfaith.runs.folder import REPORT, SHARDS, RunError, check_free, held, note, prepare, read_state
-from attnfaith.runs.measure import measure, open_base
-from attnfaith.runs.texts import Texts
+from attnfaith.runs.measure import measure
+from attnfaith.runs.models import check_pretrained
+from attnfaith.runs.preparation import Run, open_base
+from attnfaith.runs.train import train, training_arguments
 from attnfaith.support.errors import excerpt
 from attnfaith.support.escaping import printable
 from attnfaith.support.files import MODEL, RECIPE, RECORD
@@ -40,26 +41,29 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
     disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
     state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
     build(recipe.measure.producers, recipe.measure.options, recipe.reads)
-    arguments, folder = train.training_arguments(recipe), Path(recipe.output_dir)
+    arguments, folder = training_arguments(recipe), Path(recipe.output_dir)
     path, page = folder / RECORD, recipe.report.page
     recipes.check_model(recipe)
+    check_pretrained(recipe)
     base = open_base(recipe)
     check_free(folder, recipe, overwrite=overwrite, resume=resume)
     with held(folder, "a run", state):
         if state.is_main_process:
             prepare(folder, recipe, clear=overwrite and not resume)
         state.wait_for_everyone()
-        trained, other = (folder / MODEL).is_dir(), _other_measurement(path, recipe) if path.is_file() else ""
+        trained, other = (folder / MODEL).is_dir(), _other_measurement(path, recipe)
         if not trained or not path.is_file() or other:
-            texts = Texts(recipe, folder, state)
+            work = Run(recipe, folder, state, base)
             if not trained:
-                train.train(recipe, arguments, folder, texts, base, state)
-            if other and state.is_main_process:
+                train(work, arguments)
+            if other and work.main:
                 print(f"{path} is measured anew: {other}")
-            measure(recipe, folder, texts, base, state)
+            measure(work)
         elif state.is_main_process:  # of another measurement that was killed
             shutil.rmtree(folder / SHARDS, ignore_errors=True)
-        _finish(recipe, folder, state, started, page=page)
+        if state.is_main_process:
+            _finish(recipe, folder, started, page=page)
+        state.wait_for_everyone()
     return folder.resolve() / (f"{REPORT}/index.html" if page else RECORD)
 
 
@@ -82,17 +86,16 @@ def measure_run(
     """
     started, folder = time.perf_counter(), Path(folder)
     device = None if device is None else device_of(device)
-    own = output is None or Path(output).resolve() == (folder / RECORD).resolve()
-    path = folder / RECORD if own else Path(output)
+    path = folder / RECORD if output is None else Path(output)
+    own = path.resolve() == (folder / RECORD).resolve()
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
     build(recipe.measure.producers, recipe.measure.options, recipe.reads)
     changed = recipes.differences(recipe, recipes.load(folder / RECIPE))
     if other := [key for key in changed if not key.startswith("measure.")]:
         raise RecipeError(f"the model was trained with another {', '.join(other)}: a measurement may change measure.* only")
-    base = open_base(recipe)
-    state = PartialState(cpu=not torch.cuda.is_available())
-    other = _other_measurement(path, recipe) if own and path.is_file() else ""
+    base, state = open_base(recipe), PartialState(cpu=not torch.cuda.is_available())
+    other = _other_measurement(path, recipe) if own else ""
     if not overwrite and path.is_file() and (other or not own):
         what = f" with another {other}" if other else ""
         raise RunError(f"{path} is there already{what}: name another --output, or replace it with --overwrite")
@@ -100,9 +103,9 @@ def measure_run(
         if own and state.is_main_process:
             prepare(folder, recipe)
             note(folder, status="trained")
-        measure(recipe, folder, Texts(recipe, folder, state), base, state, None if own else path, device)
-        if own:
-            _finish(recipe, folder, state, started, page=(folder / REPORT).is_dir())
+        measure(Run(recipe, folder, state, base), None if own else path, device)
+        if state.is_main_process and own:
+            _finish(recipe, folder, started, page=(folder / REPORT).is_dir())
         elif state.is_main_process and recipe.kind != "translator":
             _print_results(path, folder, recipe)
         state.wait_for_everyone()
@@ -110,7 +113,9 @@ def measure_run(
 
 
 def _other_measurement(path: Path, recipe: Recipe) -> str:
-    """The keys in which the record at `path` and the recipe differ as measurements; "" where they agree."""
+    """The keys in which a record and the recipe differ as measurements; "" where they agree or there is no record."""
+    if not path.is_file():
+        return ""
     try:
         (section,) = [recipes.build(part["recipe"]).measure for part in record.settings(record.load(path))]
     except (record.RecordError, RecipeError, KeyError, TypeError, ValueError) as error:
@@ -119,15 +124,13 @@ def _other_measurement(path: Path, recipe: Recipe) -> str:
     return ", ".join(f"measure.{key}" for key, value in own.items() if value != other[key])
 
 
-def _finish(recipe: Recipe, folder: Path, state: PartialState, started: float, *, page: bool) -> None:
+def _finish(recipe: Recipe, folder: Path, started: float, *, page: bool) -> None:
     """Draw the page of the run's record, if there is to be one, and note that the run is complete."""
-    if state.is_main_process:
-        if page:
-            table, section = record.load(folder / RECORD), recipe.report
-            write_report(table, folder / REPORT, title=section.title, n_examples=section.examples)
-        note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
-        _print_results(folder / RECORD, folder, recipe)
-    state.wait_for_everyone()
+    if page:
+        table, section = record.load(folder / RECORD), recipe.report
+        write_report(table, folder / REPORT, title=section.title, n_examples=section.examples)
+    note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
+    _print_results(folder / RECORD, folder, recipe)
 
 
 def _print_results(path: Path, folder: Path, recipe: Recipe) -> None:

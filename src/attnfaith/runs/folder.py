@@ -15,12 +15,10 @@ from pathlib import Path
 import torch
 import transformers
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
 
 import attnfaith
 from attnfaith import recipes
 from attnfaith.recipes import Recipe
-from attnfaith.support import provenance
 from attnfaith.support.errors import AttnfaithError, FileError
 from attnfaith.support.files import LOCK, MODEL, RECIPE, RECORD, STATE, folder_lock, is_locked, read_object, write_atomically
 
@@ -37,20 +35,12 @@ class RunError(AttnfaithError):
 @contextlib.contextmanager
 def held(folder: Path, work: str, state: PartialState) -> Iterator[None]:
     """Hold the folder of a run for `work`, and delete leftovers of killed processes. One of several processes holds it for
-    all, and all of them raise its FileError where the folder is in use.
+    all; where the folder is in use its FileError ends them all.
     """
     state.wait_for_everyone()  # all have looked at the folder before anything in it changes
-    with contextlib.ExitStack() as lock:
-        error = None
+    with folder_lock(folder, work) if state.is_main_process else contextlib.nullcontext():
         if state.is_main_process:
-            try:
-                lock.enter_context(folder_lock(folder, work))
-                _sweep(folder)
-            except FileError as raised:
-                error = raised
-        (error,) = broadcast_object_list([error])
-        if error is not None:
-            raise error
+            _sweep(folder)
         yield
 
 
@@ -86,7 +76,7 @@ def prepare(folder: Path, recipe: Recipe, *, clear: bool = False) -> None:
         write_atomically(folder / STATE, json.dumps({"status": "started", "versions": versions}, indent=1))
     elif (folder / MODEL).is_dir() and recipes.differences(recipe, recipes.load(folder / RECIPE)):
         note(folder, status="trained")  # the old record is not of this measurement
-    write_recipe(folder, recipe)
+    write_atomically(folder / RECIPE, recipes.dump(recipe))
 
 
 def _sweep(folder: Path) -> None:
@@ -100,10 +90,6 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(path)
 
 
-def write_recipe(folder: Path, recipe: Recipe) -> None:
-    write_atomically(folder / RECIPE, recipes.dump(recipe))
-
-
 def read_state(folder: str | os.PathLike) -> dict:
     """Return the content of run.json. Raises RunError where it is missing or broken."""
     try:
@@ -115,9 +101,3 @@ def read_state(folder: str | os.PathLike) -> dict:
 def note(folder: Path, **facts) -> None:
     """Add facts to run.json."""
     write_atomically(folder / STATE, json.dumps({**read_state(folder), **facts}, indent=1))
-
-
-def origin(seed: int, state: PartialState, data: dict) -> dict:
-    """Return the provenance of the files that this process makes."""
-    device = torch.cuda.get_device_name(state.device) if state.device.type == "cuda" else state.device.type
-    return provenance.collect(seed=seed, data=data, device=f"{device}, {torch.get_num_threads()} threads")

@@ -134,6 +134,20 @@ def _pretrained(recipe: Recipe) -> Iterator[Path]:
         ) from error
 
 
+def check_pretrained(recipe: Recipe) -> None:
+    """Raise RecipeError for a pretrained model that is not there, or is of this package."""
+    if recipe.kind == "pretrained":
+        with _pretrained(recipe) as folder:
+            _configuration(folder)
+
+
+def _configuration(folder: Path):
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    if config.model_type in MODEL_TYPES:
+        raise RecipeError(f"it is a model of this package ({config.model_type}): leave model.pretrained out")
+    return config
+
+
 def pretrained_facts(recipe: Recipe, tokenizer) -> dict[str, dict]:
     """Return the facts of run.json about a recipe's pretrained model and its tokenizer: the name (of a folder its last
     part), the commit ("local" of a folder) and a digest, 12 hexadecimal digits.
@@ -167,13 +181,6 @@ def _pretrained_tokenizer(recipe: Recipe) -> PreTrainedTokenizerBase:
     limit = position_limit(SimpleNamespace(tokenizer=tokenizer, model=model, config=model.config))
     tokenizer.model_max_length = min(filter(None, (limit, recipe.data.max_length, tokenizer.model_max_length)))
     return tokenizer
-
-
-def _configuration(folder: Path):
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    if config.model_type in MODEL_TYPES:
-        raise RecipeError(f"it is a model of this package ({config.model_type}): leave model.pretrained out")
-    return config
 
 
 def _pretrained_model(recipe: Recipe, labels: dict, tokenizer) -> PreTrainedModel:

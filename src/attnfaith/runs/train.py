@@ -19,10 +19,9 @@ from attnfaith import training
 from attnfaith.data.fingerprint import digest_data, fingerprint
 from attnfaith.measurement.engine import check
 from attnfaith.recipes import Recipe, RecipeError
-from attnfaith.runs.folder import CHECKPOINTS, RunError, note, origin
-from attnfaith.runs.measure import Base
+from attnfaith.runs.folder import CHECKPOINTS, RunError, note
 from attnfaith.runs.models import load_tokenizer, make_model, measurable, pretrained_facts
-from attnfaith.runs.texts import Texts
+from attnfaith.runs.preparation import Base, Run
 from attnfaith.support.errors import AttnfaithError, FileError, excerpt
 from attnfaith.support.files import MODEL, read_object, sync_folder, write_atomically
 from attnfaith.training.base import LOWER_IS_BETTER, BaseTrainer, check_selection
@@ -47,7 +46,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
     section, config_class = recipe.training, trainer_class(recipe).config_class
     names = {key.name for key in dataclasses.fields(config_class)}
     own = {}
-    for part in (section, recipe.objective, recipe.selection):
+    for part in (section, recipe.objective, recipe.selection, recipe.penalties):  # the last of translators
         own |= {name: value for name, value in vars(part).items() if name in names}
     adversarial, pairs = recipe.objective.kind == "adversarial", recipe.kind == "translator"
     metric = own.pop("metric_for_best_model") or ("objective" if adversarial else "loss" if pairs else "accuracy")
@@ -84,92 +83,75 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         raise RecipeError(f"training.arguments: transformers refuses these: {excerpt(error, 300)}") from error
 
 
-def train(recipe: Recipe, arguments: TrainingArguments, folder: Path, texts: Texts, base: Base | None, state: PartialState):
-    """Train the model of a recipe and keep it in the folder; a measure that does not suit it is refused before.
-
-    base: the run that it is trained against, if its objective needs one. Raises what `run` raises.
+def train(run: Run, arguments: TrainingArguments) -> None:
+    """Train the model of a run, from its last whole checkpoint, and keep it in the folder; a measure that does not suit it
+    is refused before. Nothing is kept of a training that diverges. Raises what `runs.run` raises.
     """
-    section, pairs, main = recipe.measure, recipe.kind == "translator", state.is_main_process
-    rows = {split: texts.rows(split) for split in ("train", "validation")}
+    recipe, base, section, started = run.recipe, run.base, run.recipe.measure, time.perf_counter()
+    rows = {split: run.rows(split) for split in ("train", "validation")}
     if base:
-        if load_tokenizer(base.folder).get_vocab() != texts.tokenizer.get_vocab():
+        if load_tokenizer(base.folder).get_vocab() != run.tokenizer.get_vocab():
             raise RunError(f"objective.base={base.folder} knows other words: give both runs the same data")
         for split, part in rows.items():
             outputs = base.outputs(part)
             for name in ("attention", "probs"):
                 rows[split] = rows[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
-    for line in texts.remarks(rows) if main else ():
+    for line in run.remarks if run.main else ():
         print(line)
-    measured = texts.measured if section.producers and not pairs else None  # encoded before the seed is set
+    measured = run.measured if section.producers and not run.pairs else None  # encoded before the seed is set
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
-    model = make_model(recipe, texts.loaded, texts.tokenizer)
-    if section.producers or pairs:
-        subject = measurable(model, texts.tokenizer, pairs)
-        measured = subject.rows(texts.drawn) if pairs else measured
+    model = make_model(recipe, run.loaded, run.tokenizer)
+    if section.producers or run.pairs:
+        subject = measurable(model, run.tokenizer, run.pairs)
+        measured = subject.rows(run.drawn) if run.pairs else measured
         check(subject, measured, section.producers, options=section.options, trained=False)
-    facts = _facts(recipe, texts, rows, state)
-    if main:
-        data = {"revision": texts.loaded.revision, "fingerprint": {split: digest_data(part) for split, part in rows.items()}}
-        note(folder, provenance={**origin(recipe.seed, state, data), "of": "training"})
-    if recipe.objective.kind == "untrained":
-        if main:
-            _keep(folder, model, texts.tokenizer, **facts, epochs=0.0)
-    else:
-        trainer = make_trainer(recipe, model, texts.tokenizer, rows, arguments, base)
-        last = _last_checkpoint(arguments, state)
+    facts, outcome = _facts(run, rows), {"epochs": 0.0}
+    if run.main:
+        prints = {split: digest_data(part) for split, part in rows.items()}
+        data = {"revision": run.loaded.revision, "fingerprint": prints}
+        note(run.folder, provenance={**run.origin(recipe.seed, data), "of": "training"})
+    if recipe.objective.kind != "untrained":
+        trainer = make_trainer(recipe, model, run.tokenizer, rows, arguments, base)
+        last = _last_checkpoint(Path(arguments.output_dir), run.state)
         if base and last:
-            base.check_unchanged(folder)
-        elif base and main:
-            note(folder, base=base.facts)
-        fit(trainer, last, folder, facts)
-    state.wait_for_everyone()
+            base.check_unchanged(run.folder)
+        elif base and run.main:
+            note(run.folder, base=base.facts)
+        try:
+            trainer.train(resume_from_checkpoint=last)
+        except training.DivergedError:
+            if run.main:  # from a checkpoint it would diverge again: the next call starts anew
+                shutil.rmtree(arguments.output_dir, ignore_errors=True)
+            raise
+        model, best = trainer.trained_model(), trainer.state.best_metric
+        outcome = {"epochs": trainer.state.epoch, "best": {"metric": arguments.metric_for_best_model, "value": best}}
+        outcome["training_seconds"] = round(time.perf_counter() - started, 1)
+    if run.main:
+        _keep(run.folder, model, run.tokenizer, **facts, **outcome)
+        shutil.rmtree(arguments.output_dir, ignore_errors=True)
+    run.state.wait_for_everyone()
 
 
-def fit(trainer: Trainer, last: str | None, folder: Path, facts: dict) -> None:
-    """Train to the end and keep the model in the folder, with the facts. Nothing is kept of one that diverges.
-
-    last: the checkpoint to go on from.
-    """
-    arguments, started, main = trainer.args, time.perf_counter(), trainer.is_world_process_zero()
-    try:
-        trainer.train(resume_from_checkpoint=last)
-    except training.DivergedError:
-        if main:  # from a checkpoint it would diverge again: the next call starts anew
-            shutil.rmtree(arguments.output_dir, ignore_errors=True)
-        raise
-    if main:
-        _keep(
-            folder,
-            trainer.trained_model(),
-            trainer.processing_class,
-            **facts,
-            epochs=trainer.state.epoch,
-            best={"metric": arguments.metric_for_best_model, "value": trainer.state.best_metric},
-            training_seconds=round(time.perf_counter() - started, 1),
-        )
-        shutil.rmtree(arguments.output_dir)
-
-
-def _facts(recipe: Recipe, texts: Texts, rows: dict[str, Dataset], state: PartialState) -> dict:
+def _facts(run: Run, rows: dict[str, Dataset]) -> dict:
     """The facts of a training for run.json, apart from its outcome."""
-    loaded = texts.loaded
+    loaded, recipe = run.loaded, run.recipe
     dataset = {"name": loaded.entry.name, "revision": loaded.revision}
     facts = {
         "status": "trained",
         "dataset": dataset,
         "texts": {split: fingerprint(part) for split, part in loaded.splits.items()},
         "sizes": {split: len(part) for split, part in loaded.splits.items()},
-        "vocabulary": len(texts.tokenizer),
-        "processes": state.num_processes,
+        "vocabulary": len(run.tokenizer),
+        "processes": run.state.num_processes,
     }
-    if recipe.kind == "translator":
+    if run.pairs:
         dataset |= {"gold": loaded.entry.gold, "left_out": loaded.left_out}
         return facts | {"trained_on": {split: len(part) for split, part in rows.items()}}
     dataset |= {"dropped": loaded.dropped, "empty": loaded.empty("text"), "empty_pair": loaded.empty("text_pair")}
     if loaded.about:
         dataset["about"] = loaded.about
     facts["truncated"] = {split: int(sum(part["truncated"])) for split, part in rows.items()}
-    return facts | (pretrained_facts(recipe, texts.tokenizer) if recipe.kind == "pretrained" else {})
+    return facts | (pretrained_facts(recipe, run.tokenizer) if recipe.kind == "pretrained" else {})
 
 
 def make_trainer(
@@ -186,22 +168,21 @@ def make_trainer(
     if recipe.kind != "translator":
         apart = recipe.penalties.impermissible_mass or recipe.model.separate_impermissible
         columns = [name for name in (*COLUMNS, *(["impermissible"] if apart else [])) if name in columns]
-        penalties = {"penalties": penalties_of(recipe)} if recipe.penalties.taken else {}
+        penalties = {"penalties": penalties_of(recipe)} if any(vars(recipe.penalties).values()) else {}
     train, validation = (rows[split].select_columns(columns) for split in ("train", "validation"))
     how = {"train_dataset": train, "eval_dataset": validation, "processing_class": tokenizer, **penalties}
     return trainer_class(recipe)(model, arguments, **how)
 
 
 def penalties_of(recipe: Recipe) -> list[training.Penalty]:
-    """Return the penalties whose weight is not 0."""
-    kinds = (training.ImpermissibleMass, training.Diversity, training.WordTying, training.MaskedWords)
-    section, classes = recipe.penalties, {kind.name: kind for kind in kinds}
-    details = {
-        "impermissible_mass": {"heads": section.impermissible_heads},
-        "word_tying": {"distance": section.word_tying_distance},
-        "masked_language_model": {"share": section.masked_share},
-    }
-    return [classes[name](weight, **details.get(name, {})) for name, weight in section.taken.items()]
+    """Return the penalties of a classifier; those with weight 0 add nothing."""
+    section = recipe.penalties
+    return [
+        training.ImpermissibleMass(section.impermissible_mass, heads=section.impermissible_heads or "mean"),
+        training.Diversity(section.diversity),
+        training.WordTying(section.word_tying, distance=section.word_tying_distance or "squared"),
+        training.MaskedWords(section.masked_language_model, share=section.masked_share or 0.15),
+    ]
 
 
 def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
@@ -215,11 +196,10 @@ def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
     os.replace(temporary, folder / MODEL)
 
 
-def _last_checkpoint(arguments: TrainingArguments, state: PartialState) -> str | None:
+def _last_checkpoint(folder: Path, state: PartialState) -> str | None:
     """The Trainer's last whole checkpoint, or None: it may have been killed while it wrote or deleted one. Its state names
     the best checkpoint by an absolute path, and the folder may lie elsewhere now.
     """
-    folder = Path(arguments.output_dir)
     for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if state.is_main_process else ():
         try:
             progress = read_object(path / TRAINER_STATE_NAME)

@@ -98,7 +98,7 @@ def read_study(path: Path) -> dict:
     Raises RecipeError for a file that is no study, for missing or unknown keys, and values of another kind than theirs.
     """
     path = recipes.find(path, "study")
-    study = recipes.read_value(recipes.read_text(path, "study"), str(path))
+    study = recipes.read_file(path, "study")
     with recipes.named(str(path)):
         recipes.make_section(Study, study, "study")
         if study.get("analysis") is not None:

@@ -1,0 +1,172 @@
+"""From a recipe and a folder to what training and measurement read: texts or pairs of sentences, tokenizer, base."""
+
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import torch
+from accelerate import PartialState
+from datasets import Dataset
+
+from attnfaith import recipes, record
+from attnfaith.data.fingerprint import digest_model, fingerprint
+from attnfaith.data.impermissible import counts as counts_of
+from attnfaith.data.loading import LoadedDataset, load_splits
+from attnfaith.data.own_data import read_own
+from attnfaith.data.pair_encoding import encode_pairs
+from attnfaith.data.pairs import LoadedPairs, load_pairs
+from attnfaith.data.subwords import encode_for_classifier
+from attnfaith.data.tokenization import encode
+from attnfaith.measurement import engine
+from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.reporting.facts import own_data_lines
+from attnfaith.runs.folder import RunError, read_state
+from attnfaith.runs.models import load_model, load_tokenizer, make_tokenizer
+from attnfaith.subjects.base import BOUNDLESS
+from attnfaith.support import provenance
+from attnfaith.support.errors import AttnfaithError, excerpt
+from attnfaith.support.files import MODEL, RECIPE, STATE
+
+
+KINDS = {"guided": ("classification", "adversarial"), "adversarial": ("classification",)}  # objectives a base may have
+WEIGHTS = "weights (SHA-256)"
+
+
+def load_data(recipe: Recipe, *, whole: bool = False) -> LoadedDataset | LoadedPairs:
+    """Return the data set of a recipe, or its sentence pairs, with its limits; whole: without them."""
+    data = recipe.data
+    try:
+        if recipe.kind == "translator":
+            own = {"name": data.name} if data.path is None else {"path": data.path, "links_from": data.links_from or 0}
+            loaded = load_pairs(**own, seed=data.seed, **data.arguments)
+        elif data.own:
+            loaded = read_own(data)
+        else:
+            how = {"seed": data.seed, "impermissible_removed": data.impermissible_removed}
+            loaded = load_splits(data.name, **how, **data.arguments)
+    except (TypeError, ValueError) as error:
+        if not data.arguments or isinstance(error, AttnfaithError):
+            raise
+        raise RecipeError(f"data.arguments={excerpt(data.arguments)}: a value of a wrong type: {error}") from error
+    return loaded if whole else loaded.limited(data.limits)
+
+
+class Base:
+    """A trained run that another is trained against."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    @cached_property
+    def model(self):
+        return load_model(self.folder)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Its facts in the state of a run that is trained against it."""
+        return {"folder": str(self.folder), WEIGHTS: digest_model(self.model)}
+
+    def outputs(self, rows: Dataset) -> pa.Table:
+        """Return its probs [C] and attention [T], one row per instance of an encoded data set, in its order."""
+        cell = record.Identity("", "", "", record.UNKNOWN_SEED)
+        return engine.measure(self.model, rows, cell, [], None, progress=False)
+
+    def check_unchanged(self, folder: Path) -> None:
+        """Raise RunError where this is no longer the base that the run in `folder` was trained against."""
+        if (read_state(folder).get("base") or {}).get(WEIGHTS) != self.facts[WEIGHTS]:
+            raise RunError(f"{self.folder} was trained anew since the run in {folder}: run that with --overwrite_output_dir")
+
+
+def open_base(recipe: Recipe) -> Base | None:
+    """Return the run that a recipe is trained against, or None. Raises RunError where it is none that can serve."""
+    objective = recipe.objective
+    if not objective.needs_base:
+        return None
+    folder, kinds = Path(objective.base), KINDS[objective.kind]
+    missing = [name for name in (RECIPE, STATE, MODEL) if not (folder / name).exists()]
+    if folder.resolve() == Path(recipe.output_dir).resolve():
+        reason = "is this run's own output_dir; name the run it is trained against"
+    elif missing:
+        reason = f"is no trained run ({', '.join(missing)} missing there): train it first"
+    else:
+        base = recipes.load(folder / RECIPE)
+        changed = [key for key in recipes.differences(recipe, base) if key.startswith("model.")]
+        if base.kind != "classifier" or base.model.selector is not None:
+            reason = "is no model whose attention pools states: leave model.pretrained, .type and .selector out of it"
+        elif base.objective.kind not in kinds:
+            reason = f"has objective {base.objective.kind}; for {objective.kind!r} it must be {' or '.join(kinds)}"
+        elif "model.hierarchy" in changed:
+            reason = "attends to words and this model to sentences, or the other way round: give both one model.hierarchy"
+        elif objective.frozen and changed:
+            reason = f"is another model than objective.frozen starts from: {', '.join(changed)}"
+        else:
+            return Base(folder)
+    raise RunError(f"objective.base={folder} {reason}")
+
+
+class Run:
+    """A recipe in its folder, and the processes at work: what training and measurement read, each part once.
+
+    Raises RunError where own data are no longer those that the model in the folder was trained on.
+    """
+
+    def __init__(self, recipe: Recipe, folder: Path, state: PartialState, base: Base | None = None):
+        self.recipe, self.folder, self.state, self.base = recipe, folder, state, base
+        self.main, self.pairs = state.is_main_process, recipe.kind == "translator"
+        self._encoded: dict[str, Dataset] = {}
+        with state.local_main_process_first():  # the others find its downloads
+            source = load_data(recipe, whole=True)
+        self.loaded, section = source.limited(recipe.data.limits), recipe.measure
+        trained = read_state(folder).get("texts") or {} if recipe.data.own else {}
+        changed = [split for split in trained if trained[split] != fingerprint(self.loaded.splits[split])]
+        if changed:
+            where = f"other texts or labels in {', '.join(changed)}: put the old data back, or train anew"
+            raise RunError(f"{self.loaded.entry.name!r} has changed since the run in {folder} was trained: {where}")
+        limits = {} if section.limit is None else {section.split: section.limit}
+        self.drawn = source.limited({**recipe.data.limits, **limits}).splits[section.split]  # the texts of the record
+
+    @cached_property
+    def tokenizer(self):
+        """That of the model in the folder, or a fresh one."""
+        trained = (self.folder / MODEL).is_dir()
+        return load_tokenizer(self.folder) if trained else make_tokenizer(self.recipe, self.loaded)
+
+    def rows(self, split: str) -> Dataset:
+        """Return a split, encoded. Raises RunError where data.max_length leaves no pair of it."""
+        if split not in self._encoded:
+            self._encoded[split] = rows = self._encode(self.loaded.splits[split])
+            if not len(rows):
+                limit = self.recipe.data.max_length
+                raise RunError(f"data.max_length={limit} leaves no pair of {split}: every one has a longer side; give more")
+        return self._encoded[split]
+
+    @cached_property
+    def measured(self) -> Dataset:
+        """`drawn`, encoded; pairs by `subject.rows`."""
+        section = self.recipe.measure
+        return self.rows(section.split) if section.limit is None else self._encode(self.drawn)
+
+    def _encode(self, split: Dataset) -> Dataset:
+        if self.pairs:
+            return encode_pairs(split, self.tokenizer, max_length=self.recipe.data.max_length)
+        if self.recipe.kind == "pretrained":
+            limit = self.tokenizer.model_max_length
+            return encode_for_classifier(split, self.tokenizer, max_length=limit if limit < BOUNDLESS else None)
+        return encode(split, self.tokenizer)
+
+    @property
+    def remarks(self) -> list[str]:
+        """Lines about own data, and counts of impermissible words."""
+        loaded, counts = self.loaded, {}
+        if self.pairs:
+            return []
+        if loaded.entry.impermissible:
+            counts = counts_of(marks for split in loaded.splits.values() for marks in split["impermissible"])
+        lines = own_data_lines(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
+        return lines + [f"{loaded.entry.name}: {label}: {count:,}" for label, count in counts.items() if count]
+
+    def origin(self, seed: int, data: dict) -> dict:
+        """The provenance of the files that this process makes."""
+        place = self.state.device
+        device = torch.cuda.get_device_name(place) if place.type == "cuda" else place.type
+        return provenance.collect(seed=seed, data=data, device=f"{device}, {torch.get_num_threads()} threads")
