@@ -1,6 +1,7 @@
 """The Space: predictions of edited texts, records and their page, refusals, and its command; without gradio."""
 
 import re
+import sys
 from html import unescape
 
 import numpy as np
@@ -81,14 +82,10 @@ def test_the_record_is_kept_and_its_page_stands_in_a_frame(service, folder, monk
     assert page.lower().startswith("<!doctype html>") and "Content-Security-Policy" in page
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nowhere"], "no model 'nowhere': no such folder is here"),
-    ],
-)
-def test_the_command_refuses_what_it_cannot_serve(arguments, message, capsys, tmp_path, monkeypatch):
+def test_the_command_refuses_what_it_cannot_serve(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(space, "require_gradio", lambda: None)
     monkeypatch.setattr(space, "serve", lambda *_, **__: pytest.fail("served"))
-    assert cli.main(["space", *arguments]) == 2 and message in capsys.readouterr().err
+    assert cli.main(["space", "nowhere"]) == 2 and "no model 'nowhere': no such folder is here" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    with pytest.raises(AttnfaithError, match=r"pip install 'attnfaith\[space\]'"):
+        space.build(Service(["nowhere"]))

@@ -42,15 +42,17 @@ SUFFIXES = (".json", ".py", ".safetensors")  # of the files of a checkpoint that
 PLACES = {"path", "gates", "output_dir", "base", "folder", "vectors", "source", "tokenizer", "pretrained"}
 """Keys whose values are paths."""
 TABLES = "*/results-*.parquet"  # the result tables of a repository
+KINDS = {"metric": "space", "records": "dataset", "results": "dataset", "checkpoint": "model"}
+"""Role -> kind of repository."""
 MARKS = {"checkpoint": STATE, "records": CELLS, "results": TABLES, "metric": f"{METRIC_NAME}.py"}
-"""Files by which a repository of an earlier push is recognised, by role."""
+"""Role -> files by which a repository of an earlier push is recognised."""
 REPLACED = {
     "checkpoint": r"[^/]+\.(json|py|safetensors)|figures/[^/]+\.(png|svg)",
     "metric": r"[^/]+\.py",
     "results": r"[^/]+/results-[^/]+\.parquet",
     "records": "(?!)",  # see `_joined`
 }
-"""Files there that a push replaces, or deletes where it no longer contains them."""
+"""Role -> files there that a push replaces, or deletes where it no longer contains them."""
 
 
 class HubError(AttnfaithError):
@@ -59,16 +61,18 @@ class HubError(AttnfaithError):
 
 @dataclass(frozen=True)
 class Repo:
-    """The content of one repository.
-
-    kind: "model", "dataset" or "space". files: {path in the repository: content}. role: "checkpoint", "metric", "records" or
-    "results"; records and results of other checkpoints in the repository stay.
+    """The content of one repository, {path in it: content}. role: see `KINDS`; in the repository, records and results of
+    other checkpoints stay.
     """
 
-    kind: str
+    role: str
     repo_id: str
     files: Mapping[str, bytes]
-    role: str
+
+    @property
+    def kind(self) -> str:
+        """ "model", "dataset" or "space"."""
+        return KINDS[self.role]
 
     def describe(self) -> str:
         """The number of files and their size."""
@@ -86,7 +90,7 @@ class Plan:
         """The repositories, their files and sizes."""
         lines = []
         for repo in self.repos:
-            lines.append(repo.describe() + (" (joins what is there)" if repo.role in ("records", "results") else ""))
+            lines.append(repo.describe() + (" (joins what is there)" if repo.kind == "dataset" else ""))
             lines += [f"  {size({path: content}):>9}  {path}" for path, content in sorted(repo.files.items())]
         total = size(*(repo.files for repo in self.repos))
         return "\n".join([*lines, f"{total} in all{', private' if self.private else ''}"])
@@ -124,9 +128,8 @@ def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, private
     The checkpoint goes to <owner>/<name> (name: `cards.checkpoint_name` of its recipe's unless given), its record to
     <owner>/attnfaith-records, the tables of its report to <owner>/attnfaith-results. private: new repositories are.
 
-    Raises HubError for a name that the Hub does not allow, and for a run that is not complete or has no report, was made by
-    code that no commit holds, or has a checkpoint of another kind or with other weights than were measured; FileError where
-    it is being written, ModelError and RecordError where its model or record is broken.
+    Raises HubError for a name that the Hub does not allow, and a run that is not complete, has no report or was made by
+    code that no commit holds; FileError where it is being written, ModelError and RecordError for a broken model or record.
     """
     folder, shared = Path(run), shared_repos(owner)
     if not (folder / STATE).is_file() or not (folder / RECIPE).is_file():
@@ -147,15 +150,17 @@ def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, private
         dataset = facts(records.settings(table)[0]["recipe"]["data"])
         files |= cards.model_card(state, [table], repo_id, dataset, **shared)
         cell = cards.cell_facts(state, table, model_repo=repo_id)
-        record_files = _record_files(shared["records_repo"], repo_id.partition("/")[2], table, cell)
-        results = _read_results(folder / "report" / "tables", repo_id)
+        tables = {}
+        for path in sorted((folder / "report" / "tables").glob("*.parquet")):
+            part = records.plain(pq.read_table(path, partitioning=None))  # no dictionaries and notes, in which pushes differ
+            tables[path.stem] = [part.add_column(0, CHECKPOINT, pa.array([repo_id] * part.num_rows, pa.string()))]
     paths = [path for path in METRIC_DIR.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     metric = {path.relative_to(METRIC_DIR).as_posix(): path.read_bytes() for path in paths}
     repos = [
-        Repo("space", repo_id_of(owner, METRIC_NAME), metric, "metric"),
-        Repo("dataset", shared["records_repo"], record_files, "records"),
-        Repo("dataset", shared["results_repo"], table_files(shared["results_repo"], results), "results"),
-        Repo("model", repo_id, files, "checkpoint"),
+        Repo("metric", repo_id_of(owner, METRIC_NAME), metric),
+        _record_repo(shared["records_repo"], repo_id.partition("/")[2], table, cell),
+        Repo("results", shared["results_repo"], table_files(shared["results_repo"], tables)),
+        Repo("checkpoint", repo_id, files),
     ]
     return Plan(repos, private)
 
@@ -164,7 +169,7 @@ def plan_record(table: pa.Table, repo_id: str, *, config: str = "default", priva
     """Return what pushing a record of one model to the data set `repo_id` would send; the network is not asked.
 
     config: its configuration there; one of that name is replaced, others stay. Raises HubError for a name that the Hub does
-    not allow, AttnfaithError for a record of several models.
+    not allow.
     """
     owner, _, name = str(repo_id).rpartition("/")
     repo_id = repo_id_of(owner, name)
@@ -173,8 +178,7 @@ def plan_record(table: pa.Table, repo_id: str, *, config: str = "default", priva
     split = re.sub(r"\W+", "_", one_cell(table).identity.split)
     table = records.with_settings(table, without_places(records.settings(table)))
     cell = {**cards.cell_facts({}, table, model_repo=None), "split": split}
-    files = _record_files(repo_id, config, table, cell)
-    return Plan([Repo("dataset", repo_id, files, "records")], private)
+    return Plan([_record_repo(repo_id, config, table, cell)], private)
 
 
 def _check_committed(folder: Path, provenance: Mapping | None) -> None:
@@ -204,15 +208,6 @@ def _read_record(folder: Path) -> pa.Table:
     return records.with_settings(table, without_places(settings))
 
 
-def _read_results(folder: Path, checkpoint: str) -> dict[str, list[pa.Table]]:
-    """The result tables of a run's report, with a first column that names the checkpoint."""
-    tables = {}
-    for path in sorted(folder.glob("*.parquet")):
-        table = records.plain(pq.read_table(path, partitioning=None))  # no dictionaries and notes, in which pushes differ
-        tables[path.stem] = [table.add_column(0, CHECKPOINT, pa.array([checkpoint] * table.num_rows, pa.string()))]
-    return tables
-
-
 def without_places(value, key: str | None = None):
     """Return JSON whose absolute paths, in keys that hold paths, are cut to their last part."""
     if isinstance(value, Mapping):
@@ -239,13 +234,14 @@ def parquet(table: pa.Table) -> bytes:
     return buffer.getvalue().to_pybytes()
 
 
-def _record_files(repo_id: str, config: str, table: pa.Table, cell: Mapping) -> dict[str, bytes]:
+def _record_repo(repo_id: str, config: str, table: pa.Table, cell: Mapping) -> Repo:
     """A record as a configuration of a repository, with its card. cell: the facts about it."""
-    return {f"{config}/{cell['split']}-00000-of-00001.parquet": parquet(table), **summary_files(repo_id, {config: cell})}
+    path = f"{config}/{cell['split']}-00000-of-00001.parquet"
+    return Repo("records", repo_id, {path: parquet(table), **_summary_files(repo_id, {config: cell})})
 
 
-def summary_files(repo_id: str, cells: Mapping[str, Mapping]) -> dict[str, bytes]:
-    """Return the card of a repository of records and the facts about each of them, by configuration."""
+def _summary_files(repo_id: str, cells: Mapping[str, Mapping]) -> dict[str, bytes]:
+    """The card of a repository of records and the facts about each of them, by configuration."""
     cells = dict(sorted(cells.items()))
     datasets = {name: facts(name) for name in {cell["dataset"] for cell in cells.values()} if name in DATASETS}
     return {CARD: cards.records_card(cells, repo_id=repo_id, datasets=datasets).encode(), CELLS: as_json(cells)}
@@ -271,12 +267,10 @@ def table_files(repo_id: str, tables: Mapping[str, Sequence[pa.Table]]) -> dict[
 def push(plan: Plan, *, api: HfApi | None = None) -> list[str]:
     """Send the repositories of a plan; return their addresses, in the plan's order.
 
-    The model comes last, so that what its card names is there. Each repository changes by one commit or not at all; files
-    that are there already are not sent. Progress is printed.
+    The model comes last, so that what its card names is there. Each repository changes by one commit or not at all.
 
-    Raises HubError before anything is sent where there is no token or it may not write, the owner is another account, or a
-    repository holds files that no push wrote or is public although the plan is private; later where the Hub fails: the
-    message names the repository.
+    Raises HubError before anything is sent where the user may not write there (`check`), or a repository holds files that no
+    push wrote or is public although the plan is private; later where the Hub fails.
     """
     api = api or HfApi()
     check(plan.repos[0].repo_id.partition("/")[0], api=api)
@@ -327,9 +321,9 @@ def _check_existing(api: HfApi, repo: Repo, *, private: bool) -> None:
     info = api.repo_info(repo.repo_id, repo_type=repo.kind)
     if private and not info.private and repo.role != "metric":
         raise HubError(f"{repo.repo_id} is public already, which --private does not change: give another --name")
-    paths = {sibling.rfilename for sibling in info.siblings} - {".gitattributes", CARD}
+    paths = sorted({sibling.rfilename for sibling in info.siblings} - {".gitattributes", CARD})
     if paths and not fnmatch.filter(paths, MARKS[repo.role]):
-        files = ", ".join(sorted(paths)[:8])
+        files = ", ".join(paths[:8])
         raise HubError(f"{repo.repo_id} ({repo.kind}) holds files that no push wrote ({files}): give another --name or --to")
 
 
@@ -340,7 +334,7 @@ def _send(api: HfApi, repo: Repo, *, private: bool) -> bool:
     info = api.repo_info(repo.repo_id, repo_type=repo.kind)
     paths = [sibling.rfilename for sibling in info.siblings]
     files, stale = repo.files, {path for path in paths if re.fullmatch(REPLACED[repo.role], path)}
-    if fnmatch.filter(paths, MARKS[repo.role]) and repo.role in ("records", "results"):
+    if repo.kind == "dataset" and fnmatch.filter(paths, MARKS[repo.role]):
         there = api.snapshot_download(repo.repo_id, repo_type=repo.kind, revision=info.sha, allow_patterns=MARKS[repo.role])
         files, replaced = _joined(repo, Path(there), paths)
         stale |= replaced
@@ -365,7 +359,7 @@ def _joined(repo: Repo, there: Path, paths: Sequence[str]) -> tuple[dict[str, by
         models = {cell["model"] for cell in new.values()} - {None}
         remaining = {name: cell for name, cell in old.items() if cell["model"] not in models and name not in new}
         gone = {path for path in paths if path.partition("/")[0] in {*old, *new} - {*remaining}}
-        return {**repo.files, **summary_files(repo.repo_id, {**remaining, **new})}, gone
+        return {**repo.files, **_summary_files(repo.repo_id, {**remaining, **new})}, gone
     tables = {}
     for path, content in repo.files.items():
         if path != CARD:

@@ -31,7 +31,6 @@ FETCHED_FILES = (
 """Files that are fetched from the Hub: no weights but safetensors."""
 UNREADABLE = (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
 """What reading a recipe raises."""
-MODELS = "a classifier or a pipeline of transformers, a folder, a run, a name on the Hub, or a Subject"
 
 
 class ModelError(AttnfaithError):
@@ -39,9 +38,7 @@ class ModelError(AttnfaithError):
 
 
 class Origin(NamedTuple):
-    """Where a subject comes from. name: of its folder, repository or class. training: fields of `record.Identity` about its
-    training.
-    """
+    """Where a subject comes from: a folder, repository or class, and fields of `record.Identity` about its training."""
 
     name: str
     training: Mapping[str, object] = {}
@@ -69,8 +66,8 @@ def load_subject(
             (`attnfaith.subjects.reduction.Reduction.of`). None: the mean of the last layer's heads.
         trust_remote_code: run the code that a checkpoint brings.
 
-    Raises ModelError for what is no model, a folder without a checkpoint, a name that the Hub does not have, an object
-    without a tokenizer, and an unknown device; SubjectError for a model of a kind that cannot be measured.
+    Raises ModelError for a folder without a checkpoint, a name that the Hub does not have, an object without a tokenizer and
+    an unknown device; SubjectError for what is no model, and a model of a kind that cannot be measured.
     """
     if not isinstance(model, str | os.PathLike):
         if revision is not None:
@@ -114,14 +111,11 @@ def _from_object(model, tokenizer, device) -> "Subject":
 
     if hasattr(model, "model") and hasattr(model, "tokenizer") and not hasattr(model, "capabilities"):  # a pipeline
         model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
-    elif model is None or isinstance(model, type | int | float | Mapping | list | tuple):
-        raise ModelError(f"model is {excerpt(model)}: give {MODELS}")
     model = unwrapped(model)
     if isinstance(model, SequenceSubject) or hasattr(model, "capabilities"):
-        subject = model if isinstance(model, SequenceSubject) else subject_of(model)
-        if tokenizer is not None and isinstance(subject, Pooled):
-            return Pooled(subject.model, load_tokenizer(tokenizer))
-        return subject
+        if tokenizer is not None and isinstance(model, Pooled):
+            return Pooled(model.model, load_tokenizer(tokenizer))
+        return model
     if device is not None and hasattr(model, "to"):
         model = model.to(device)
     subject = sequence_subject(model) if is_sequence_model(model) else subject_of(model)
@@ -142,9 +136,8 @@ def _with_attention(subject: "Subject", attention) -> "Subject":
 
 
 def device_of(device):
-    """Return the `torch.device` of a string, the number of an accelerator (-1: the CPU) or a device; None: the CPU.
-
-    Raises ModelError where there is no such device, or it holds no numbers.
+    """Return the `torch.device` of a string, the number of an accelerator (-1: the CPU) or a device; None: the CPU. Raises
+    ModelError where there is no such device.
     """
     import torch
 
@@ -153,9 +146,9 @@ def device_of(device):
         place = torch.device("cpu" if number in (None, -1) else number)
         torch.zeros(1, device=place).item()
     except (RuntimeError, AssertionError, TypeError, ValueError, NotImplementedError) as error:
-        kind = torch.accelerator.current_accelerator()  # None where there is none
-        devices = ["cpu", *(f"{kind.type}:{number}" for number in range(torch.accelerator.device_count() if kind else 0))]
-        raise ModelError(f"device={excerpt(device)} is no device of this machine; there are {', '.join(devices)}") from error
+        raise ModelError(
+            f"device={excerpt(device)} is no device of this machine: give cpu or an accelerator ({excerpt(error)})"
+        ) from error
     return place
 
 
@@ -219,10 +212,8 @@ def of_sequences(model: str | os.PathLike) -> bool:
 def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
     """Load the classifier, or the model from sequences to sequences, of a checkpoint in float32. No pickle is read.
 
-    options: further arguments of `from_pretrained`.
-
-    Raises ModelError for a model of another task, which lacks the weights of the head, one that brings its own code (unless
-    trust_remote_code), and files that cannot be loaded.
+    options: of `from_pretrained`. Raises ModelError for a model of another task, one that lacks weights, one that brings its
+    own code (unless trust_remote_code), and files that cannot be loaded.
     """
     import torch
     from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
@@ -288,19 +279,15 @@ def load_tokenizer(source, *, trust_remote_code: bool = False):
 
 
 def written_recipe(path: Path) -> SimpleNamespace:
-    """Read the complete recipe of a run, with its sections as attributes, quickly and without a check.
-
-    Raises OSError, ValueError, TypeError or yaml.YAMLError where it cannot be read, AttributeError where it lacks a section.
-    """
+    """Read the complete recipe of a run, its sections as attributes, quickly and without a check. Raises `UNREADABLE`."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
     sections = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     return json.loads(json.dumps(sections), object_hook=lambda keys: SimpleNamespace(**keys))
 
 
 def _training(run: Path) -> dict[str, object]:
-    """The fields of an identity in run.json and recipe.yaml of a run; {} where they are not there.
-
-    Raises ModelError for a model that was trained under the attention of another one: its own means nothing.
+    """The fields of an identity in run.json and recipe.yaml of a run; {} where they are not there. Raises ModelError for a
+    model that was trained under the attention of another one: its own means nothing.
     """
     try:
         recipe, state = written_recipe(run / RECIPE), read_object(run / STATE)

@@ -1,8 +1,7 @@
 """The Space: a page that measures a model on one typed sentence, and predicts edited sentences.
 
-`Service` answers the questions; `build` is the page, which needs gradio, the extra `space`. Numbers come from
-`attnfaith.measure` and the report's own page shows them. Input is not trusted: names of models are checked against those
-offered, sizes are checked before the work, and nothing is unpickled or evaluated.
+`Service` answers the questions; `build` is the page, which needs gradio, the extra `space`. Input is not trusted: names of
+models are checked against those offered, sizes before the work, and nothing is unpickled or evaluated.
 """
 
 import logging
@@ -42,15 +41,10 @@ HEAD = (
 CSS = ".space-frame { width: 100%; height: 85vh; min-height: 30rem; border: 1px solid #8886; background: #fff; }"
 
 
-class GradioError(AttnfaithError, ImportError):
-    """gradio is missing."""
-
-
 class Service:
-    """Answers questions on one typed text by one or more models.
+    """Answers questions on one typed text by one or more models. Input that the page does not take raises AttnfaithError.
 
-    offered: folders, runs and names on the Hub to choose from, as `attnfaith.measure` takes them. Input that the page does
-    not take raises AttnfaithError with what to do.
+    offered: folders, runs and names on the Hub to choose from, as `attnfaith.measure` takes them.
     """
 
     def __init__(self, offered: Sequence[str]):
@@ -117,14 +111,6 @@ def checked(text: object) -> str:
 # ---------- the page
 
 
-def require_gradio() -> None:
-    """Raise GradioError, an ImportError, naming the extra to install, where gradio is missing."""
-    try:
-        import gradio  # noqa: F401
-    except ImportError as error:
-        raise GradioError("the Space needs gradio, an optional extra: pip install 'attnfaith[space]'") from error
-
-
 def framed(record: Record) -> str:
     """Return the report's page of a record, without figures, in a frame whose scripts reach neither this page nor its
     origin, cookies or windows.
@@ -134,10 +120,11 @@ def framed(record: Record) -> str:
 
 
 def build(service: Service):
-    """The page, as gradio Blocks. Raises GradioError where gradio is missing."""
-    require_gradio()
-    import gradio
-
+    """The page, as gradio Blocks. Raises AttnfaithError where gradio is missing."""
+    try:
+        import gradio
+    except ImportError as error:
+        raise AttnfaithError("the Space needs gradio, an optional extra: pip install 'attnfaith[space]'") from error
     folder = tempfile.TemporaryDirectory()
 
     def answering(question: Callable) -> Callable:
@@ -182,7 +169,7 @@ def build(service: Service):
 def serve(service: Service, *, host: str = "127.0.0.1", port: int | None = None) -> None:
     """Serve the page until it is stopped. port: None takes the first free one from 7860.
 
-    Raises GradioError where gradio is missing, AttnfaithError where the port is taken.
+    Raises AttnfaithError where gradio is missing or the port is taken.
     """
     page = build(service)
     try:

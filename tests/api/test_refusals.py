@@ -96,7 +96,7 @@ AUTO, WORDS = "AutoModelForSequenceClassification", {"tokenizer": tokenizer()}
 @pytest.mark.parametrize(
     ("make", "more", "kind", "message"),
     [
-        (lambda: None, {}, ModelError, "model is None: give a classifier or a pipeline"),
+        (lambda: None, {}, SubjectError, "NoneType cannot be measured; subjects are "),
         (lambda: "../../no such folder", {}, ModelError, "no model '../../no such folder'"),
         (lambda: "alice/none", {}, ModelError, "alice/none.*the Hub is not reached"),
         (lambda: "runs", WORDS, ModelError, "tokenizer: a folder, a run and a name on the Hub have their own"),

@@ -67,10 +67,14 @@ def test_help_of_a_command(name, capsys):
         (["table", "x", "--output", "x.pdf"], "--output x.pdf: end it in .md, .tex, .csv, .txt"),
         (["train", "--producers", "gradent"], "did you mean 'gradient'"),
         (["measure", "model", "--data.path", "texts.csv", "--producer", "gradient"], "did you mean --producers"),
+        (["view", "model", "text", "--output", "x.pdf"], "--output 'x.pdf': the page is HTML, so end its name in .html"),
+        (["view", "model", "text", "--output", "own.html"], "own.html is there already and is no page of `attnfaith view`"),
+        (["compare", "a", "b", "--page", "own.html"], "own.html is there already and is no page of `attnfaith compare`"),
     ],
 )
 def test_a_mistake_is_one_line_with_the_nearest_name(words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.html").write_text('<meta name="generator" content="attnfaith report 1.0.0">')
     assert cli.main(words) == 2
     assert message in capsys.readouterr().err.splitlines()[0]
 

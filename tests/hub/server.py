@@ -1,7 +1,4 @@
-"""A Hub on loopback that speaks the protocol of Hugging Face to the unpatched clients, for tests.
-
-It holds models, data sets and Spaces in memory, of one user, alice, whose token is hf_alice.
-"""
+"""A Hub on loopback for the unpatched clients: models, data sets and Spaces in memory, of one user, alice."""
 
 import base64
 import hashlib
@@ -66,12 +63,11 @@ class Handler(BaseHTTPRequestHandler):
     def received(self):
         if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
             return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        pieces = []
+        content = b""
         while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
-            pieces.append(self.rfile.read(size))
-            self.rfile.readline()
+            content += self.rfile.read(size + 2)[:size]
         self.rfile.readline()
-        return b"".join(pieces)
+        return content
 
     def serve(self, request):
         if request in PLAIN:
@@ -98,8 +94,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content if self.command != "HEAD" else b"")
 
     def commit_of(self, revision):
-        commits = self.repo.commits
-        for commit in commits[-1:] if revision in ("main", "refs/heads/main") else commits:
+        for commit in reversed(self.repo.commits):
             if revision in ("main", "refs/heads/main", commit.id):
                 return commit
         raise Refusal(404, f"Invalid rev id: {revision}", "RevisionNotFound")

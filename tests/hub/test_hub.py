@@ -79,7 +79,8 @@ def api(server, tmp_path, monkeypatch):
 # ------------------------------------------------------------------------------------------------ the content
 
 
-def test_the_content_of_a_push_is_the_run(run, tmp_path):
+def test_the_content_of_a_push_is_the_run_without_paths_of_this_machine(run, tmp_path):
+    cards.write_cards({"alice/tiny": run}, tmp_path / "cards", facts, **hub.shared_repos("alice"))
     (run / "model" / "training_args.bin").write_bytes(b"x")
     plan = hub.plan(run, "alice")
     assert [(repo.kind, repo.repo_id) for repo in plan.repos] == [(kind, f"alice/{name}") for kind, name in REPOS]
@@ -92,11 +93,7 @@ def test_the_content_of_a_push_is_the_run(run, tmp_path):
     assert {"model.safetensors", "config.json", "tokenizer.json", "modeling_attention_classifier.py"} <= local
     assert set(model.files) == local | {"figures/tiny-answer.svg", "README.md", "run.json", "recipe.yaml"}
     assert all(model.files[name] == (run / "model" / name).read_bytes() for name in local - {"config.json"})
-    cards.write_cards({"alice/tiny": run}, tmp_path / "cards", facts, **hub.shared_repos("alice"))
     assert (tmp_path / "cards" / "tiny.md").read_bytes() == model.files["README.md"], "`attnfaith cards` writes the same"
-
-
-def test_no_path_of_this_machine_is_sent(run, tmp_path):
     recipe = yaml.safe_load((run / "recipe.yaml").read_text())
     recipe["output_dir"], recipe["data"]["vectors"] = str(run), "/data/glove.txt"
     (run / "recipe.yaml").write_text(yaml.safe_dump(recipe))

@@ -17,7 +17,7 @@ from attnfaith import (
 from attnfaith.data.registry import entry_of
 from attnfaith.measurement import registry
 from attnfaith.reporting.analysis import Analysis, analyse
-from attnfaith.study.command import prepare
+from attnfaith.study.execute import prepare
 from attnfaith.study.plan import read_study
 
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from attnfaith import recipes
-from attnfaith.study import command, plan
+from attnfaith.study import execute, plan
 from attnfaith.support.errors import AttnfaithError
 
 
@@ -80,7 +80,7 @@ def test_a_study_that_cannot_work(tmp_path, blocks, keys, message):
         keys = yaml.safe_dump(tree).encode()
     (tmp_path / "study.yaml").write_bytes(keys)
     with pytest.raises(AttnfaithError, match=message):
-        command.prepare(plan.read_study(tmp_path / "study.yaml"))
+        execute.prepare(plan.read_study(tmp_path / "study.yaml"))
 
 
 def test_cells_that_a_record_tells_apart():

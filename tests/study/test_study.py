@@ -20,7 +20,7 @@ from attnfaith import recipes, record
 from attnfaith.cli import COMMANDS
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.study import cell as cell_process
-from attnfaith.study import command, execute, plan, results
+from attnfaith.study import execute, plan, results
 from attnfaith.support.errors import AttnfaithError, FileError
 from tests.records import draw
 from tests.study.test_plan import BASE, GUIDED, JAIN_WALLACE, TINY
@@ -49,11 +49,6 @@ def _stand_in():
         yield
 
 
-@pytest.fixture
-def planned(tmp_path):
-    return lambda *blocks, **keys: write_study(tmp_path, *blocks, **keys)
-
-
 def study(path, *options):
     COMMANDS["study"]([str(path), *options])
 
@@ -72,7 +67,7 @@ def starts(runs, *names):
 
 
 def cells_of(path):
-    return results.cells_table(*command.prepare(plan.read_study(path)))
+    return results.cells_table(*execute.prepare(plan.read_study(path)))
 
 
 # ------------------------------------------------------------------------------------------------ cells
@@ -132,8 +127,8 @@ def test_a_cell_is_complete_by_its_own_recipe_and_base(ran):
     assert not plan.complete(guided.load_recipe())
 
 
-def test_records_of_another_version_are_named(planned):
-    path, runs = planned({"name": "a"}, {"name": "b", "set": {"seed": 2, "report.title": "old"}})
+def test_records_of_another_version_are_named(tmp_path):
+    path, runs = write_study(tmp_path, {"name": "a"}, {"name": "b", "set": {"seed": 2, "report.title": "old"}})
     run_alone(path)
     table = path.parent / "results" / "performance.csv"
     with pytest.raises(record.RecordError, match=r"0\.0, .*--mix-versions"):
@@ -141,23 +136,21 @@ def test_records_of_another_version_are_named(planned):
     assert not table.exists()
     study(path, "--tables", "--mix-versions")
     assert len(pd.read_csv(table)) == 2
-    path, _ = planned({"name": "a"}, {"name": "b", "set": {"data.limits": {"train": 9}}})  # only the records tell
+    path, _ = write_study(tmp_path, {"name": "a"}, {"name": "b", "set": {"data.limits": {"train": 9}}})
     run_alone(path)
     with pytest.raises(record.RecordError, match="cells 'a' and 'b' have one identity"):
         study(path)
 
 
-def test_each_gpu_has_one_cell_at_a_time(planned, monkeypatch, tmp_path):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+def test_each_gpu_that_may_be_used_has_one_cell_at_a_time(monkeypatch, tmp_path):
     blocks = [{"name": "a", "set": {"report.title": "with b"}}, {"name": "b", "set": {"seed": 2, "report.title": "with a"}}]
-    path, runs = planned(*blocks)
+    path, runs = write_study(tmp_path, *blocks)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     study(path)
     environments = [json.loads((runs / name / "environment.json").read_text()) for name in "ab"]
     assert {environment["CUDA_VISIBLE_DEVICES"] for environment in environments} == {"4", "7"}
-    assert [cell_process.own_gpu(tmp_path, ["4", "7"], 3) for _ in range(3)] == ["4", "7", "4"]  # more cells than GPUs
-
-
-def test_gpus_are_those_that_may_be_used(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert [cell_process.own_gpu(["4", "7"], 3) for _ in range(3)] == ["4", "7", "4"]  # more cells than GPUs
     for words, expected in {"2,GPU-5a": ["2", "GPU-5a"], "": [], "-1": []}.items():
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", words)
         assert execute.available_gpus() == expected
@@ -169,8 +162,8 @@ def test_gpus_are_those_that_may_be_used(monkeypatch, tmp_path):
     assert execute.available_gpus() == ["0", "1"]
 
 
-def test_what_keeps_a_study_from_beginning(planned, monkeypatch):
-    path, runs = planned({"name": "a"})
+def test_what_keeps_a_study_from_beginning(monkeypatch, tmp_path):
+    path, runs = write_study(tmp_path, {"name": "a"})
     for options, message in ((["--cores", "0"], "--cores 0"), (["--status"], "nothing of this study has been run")):
         with pytest.raises(AttnfaithError, match=message):
             study(path, *options)
@@ -225,9 +218,10 @@ def launch(tmp_path):
 
 
 @pytest.fixture
-def hanging(planned, launch):
+def hanging(launch, tmp_path):
     """A study that is at work on its second cell: its path, its folder of runs, its process and that of the cell."""
-    path, runs = planned({"name": "quick"}, {"name": "slow", "set": {"report.title": "hang", "seed": 5}, "after": ["quick"]})
+    slow = {"name": "slow", "set": {"report.title": "hang", "seed": 5}, "after": ["quick"]}
+    path, runs = write_study(tmp_path, {"name": "quick"}, slow)
     process = launch(path, "--cores", "1")
     log = runs / "slow.log"
     wait_for(lambda: log.is_file() and "epoch 1" in log.read_text())
@@ -278,8 +272,8 @@ def test_one_study_at_a_time_and_a_killed_study_goes_on(hanging, launch):
         ("", "stopped", ""),
     ],
 )
-def test_why_a_cell_is_not_complete(planned, log, status, reason):
-    path, runs = planned({"name": "a"})
+def test_why_a_cell_is_not_complete(log, status, reason, tmp_path):
+    path, runs = write_study(tmp_path, {"name": "a"})
     runs.mkdir()
     (runs / "a.log").write_text(log)
     row = cells_of(path).iloc[0]
@@ -293,13 +287,14 @@ def test_the_page_links_its_files_and_escapes_its_texts(tmp_path, monkeypatch):
         folders[name] = Path("runs") / name
         folders[name].mkdir(parents=True)
         record.save(draw(20, **fields), folders[name] / "record.parquet")
+        (folders[name] / "run.json").write_text("{}")
     (folders["a 1"] / "report").mkdir()
     (folders["a 1"] / "report" / "index.html").write_text("a report")
     rows = [(name, "x", "complete", 20, "") for name in folders]
     rows.append(("<b>broken</b>", "x", "failed", None, "it has <script> & no texts"))
     cells = pd.DataFrame(rows, columns=["cell", "block", "status", "n", "reason"]).astype({"n": "Int64"})
     settings = {"output_dir": "runs", "results": "papers/first/results", "tables": ["agreement"]}
-    page = results.write_page(settings, cells, folders, *results.write_tables(settings, folders))
+    page = results.write_results(settings, cells, folders)
     html = page.read_text()
     links = re.findall(r'(?:href|src)="([^"]+)"', html)
     assert "Complete: 3 of 4 cells. 1 failed. Data sets: sst. Seeds: 1, 2." in html

@@ -26,15 +26,8 @@ from attnfaith.reporting.page import explorer
 from attnfaith.reporting.seed_tables import overview
 from attnfaith.study.results import write_page
 from attnfaith.support import escaping
-from attnfaith.support.escaping import (
-    csv_frame,
-    file_name,
-    html,
-    markdown,
-    markdown_table,
-    printable,
-    script_data,
-)
+from attnfaith.support.escaping import csv_frame, html, markdown, markdown_table, printable, script_data
+from tests.figures import SAVE, without_pixels
 from tests.records import draw
 from tests.views import drawn_view
 
@@ -47,14 +40,15 @@ PAYLOAD = (
 )
 FORMULA = re.compile("[=@\t\r\n＝＋－＠]|[-+](?!(\\d+\\.?\\d*|\\.\\d+)([eE][-+]?\\d+)?$)")
 """Beginnings of cells that a spreadsheet carries out; numbers with a sign are none."""
+DIRECTION = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
 class Elements(HTMLParser):
-    """Every element of a page with the names of its attributes, in order; links: values of those that lead somewhere."""
+    """Every element and comment of a page, with the names of its attributes, in order; links: values that lead somewhere."""
 
     def __init__(self, page):
         super().__init__()
-        self.elements, self.links, self.comments = [], [], 0
+        self.elements, self.links = [], []
         self.feed(page)
         self.close()
 
@@ -62,34 +56,41 @@ class Elements(HTMLParser):
         self.elements.append((tag, tuple(sorted(name for name, _ in attributes))))
         self.links += [value or "" for name, value in attributes if name in ("href", "src", "srcdoc", "action", "style")]
 
-    def handle_comment(self, data):
-        self.comments += 1
+    def handle_comment(self, _):
+        self.elements.append(("comment", ()))
+
+
+def cells_of(text):
+    return [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
 
 
 # ------------------------------------------------------------------------------------------------ each kind by itself
 
 
 @given(ANY)
-def test_html_holds_one_text_and_no_markup(text):
+def test_a_text_stays_one_text(text):
+    """In HTML, Markdown, LaTeX, a terminal and a file name."""
     page = f'<p title="{html(text)}">{html(text)}</p>'
     page.encode()
     assert Elements(page).elements == [("p", ("title",))]
     read = html_library.unescape(str(html(text)))
     assert all(new in (old, "\N{REPLACEMENT CHARACTER}") for new, old in zip(read, text, strict=True))
+    written = markdown(text)
+    assert len(written.splitlines()) <= 1 and markdown(written) is written
+    plain = re.sub(r"\\([-+=.)\\`*_\[\]|#~$])", r"\1", written).replace("\N{WORD JOINER}", "")
+    assert html_library.unescape(plain) == printable(re.sub(r"\s+", " ", text)).replace("\N{WORD JOINER}", "")
+    shown = escaping.latex(text)
+    bare = re.sub(r"\\text(?:backslash|asciitilde|asciicircum)\{\}|\$\\(?:tau|times)\$|\\[&%$#_{}]", "", shown)
+    assert not re.search(r"[\\{}$&#%_~^\n]", bare)
+    assert not [c for c in printable(text) if unicodedata.category(c) in ("Cc", "Cs") or c in DIRECTION]
+    assert printable("a\u200db נ é 漢") == "a\u200db נ é 漢", "joiners are parts of words"
+    assert re.fullmatch(r"(?!\.)[A-Za-z0-9.=-]{0,60}", escaping.file_name(text))
 
 
 @given(st.recursive(ANY, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY, inner, max_size=3), max_leaves=5))
 def test_data_of_a_script_ends_no_element(data):
     written = str(script_data(data))
     assert "<" not in written and json.loads(written) == data
-
-
-@given(ANY)
-def test_markdown_shows_a_text_in_one_line(text):
-    written = markdown(text)
-    assert len(written.splitlines()) <= 1 and markdown(written) is written
-    plain = re.sub(r"\\([-+=.)\\`*_\[\]|#~$])", r"\1", written).replace("\N{WORD JOINER}", "")
-    assert html_library.unescape(plain) == printable(re.sub(r"\s+", " ", text)).replace("\N{WORD JOINER}", "")
 
 
 LIVE = [
@@ -103,15 +104,10 @@ LIVE = [
 @pytest.mark.parametrize("text", LIVE)
 def test_markdown_as_a_renderer_reads_it(text):
     renderer = pytest.importorskip("markdown_it").MarkdownIt("js-default")  # GitHub's tables and strikethrough
-    page = Elements(renderer.render(f"{markdown(text)}\n"))
-    assert page.elements == [("p", ())] and not page.comments
-    table = Elements(renderer.render(escaping.markdown_table([["a", "b"], [text, text]], numeric=[False, True])))
+    assert Elements(renderer.render(f"{markdown(text)}\n")).elements == [("p", ())]
+    table = Elements(renderer.render(markdown_table([["a", "b"], [text, text]], numeric=[False, True])))
     assert " ".join(tag for tag, _ in table.elements) == "table thead tr th th tbody tr td td"
     assert not re.search(r"(?i)https?://|www\.|@\w", markdown(text)), "an address is a link without any mark"
-
-
-def cells_of(text):
-    return [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
 
 
 @given(st.lists(ANY.map(lambda text: re.sub("[\x00\ud800-\udfff]", "", text)), min_size=2, max_size=8))
@@ -123,25 +119,6 @@ def test_csv_gives_the_texts_again_and_holds_no_formula(texts):
         assert cell in (plain, f"'{plain}")
 
 
-@given(ANY)
-def test_latex_has_no_command_of_the_text(text):
-    written = escaping.latex(text)
-    bare = re.sub(r"\\text(?:backslash|asciitilde|asciicircum)\{\}|\$\\(?:tau|times)\$|\\[&%$#_{}]", "", written)
-    assert not re.search(r"[\\{}$&#%_~^\n]", bare)
-
-
-@given(ANY)
-def test_a_terminal_gets_no_command_and_no_turned_text(text):
-    direction = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-    assert not [c for c in printable(text) if unicodedata.category(c) in ("Cc", "Cs") or c in direction]
-    assert printable("a\u200db נ é 漢") == "a\u200db נ é 漢"  # joiners are parts of words
-
-
-@given(ANY)
-def test_a_file_name_leads_nowhere(text):
-    assert re.fullmatch(r"(?!\.)[A-Za-z0-9.=-]{0,60}", file_name(text))
-
-
 def test_the_head_of_a_card_is_yaml():
     data = {"pretty_name": f"---\n{PAYLOAD}", "tags": ["yes", "null", "1e3", "- a: b", "!!python/object:x"]}
     written = str(escaping.yaml_head(data))
@@ -151,20 +128,20 @@ def test_the_head_of_a_card_is_yaml():
 # ------------------------------------------------------------------------------------------------ a hostile record
 
 
-def texts_of(kind):
+def texts_of(hostile):
     """A function that gives another text at each call: plain ones, or payloads that begin as formulas do."""
     number = iter(range(10**6))
 
     def text(lead=None):
         place = next(number)
-        return f"{place:04d}{' plain' * 30}" if kind == "plain" else f"{lead or '=+-@'[place % 4]}{place:04d}{PAYLOAD}"
+        return f"{lead or '=+-@'[place % 4]}{place:04d}{PAYLOAD}" if hostile else f"{place:04d}{' plain' * 30}"
 
     return text
 
 
-def drawn(kind, seed=0, projection="softmax"):
+def drawn(hostile, seed=0, projection="softmax"):
     """A record whose tokens, ids, class names, data set, model and versions are such texts."""
-    text = texts_of(kind)
+    text = texts_of(hostile)
     table = draw(12, seed=seed, dataset=text(), projection=projection)
     tokens = [[text() for _ in row] for row in table.column("tokens").to_pylist()]
     for name, values in (("tokens", tokens), ("instance_id", [text("=") for _ in range(len(table))])):
@@ -174,13 +151,12 @@ def drawn(kind, seed=0, projection="softmax"):
     return record.with_settings(table, [{**settings, "label_names": [text(), text()], "producers": [text()]}])
 
 
-def outputs(kind, folder):
+def outputs(hostile, folder):
     """All that is written of such records: {name: text}."""
-    text = texts_of(kind)
-    first = drawn(kind)
-    cell, other = (split_cells(table)[0] for table in (first, drawn(kind, seed=1)))
+    text, first = texts_of(hostile), drawn(hostile)
+    cell, other = (split_cells(table)[0] for table in (first, drawn(hostile, seed=1)))
     write_report(first, folder / "report", title=text(), facts={text(): text(), "nested": {text(): [text()]}}, n_examples=2)
-    compared = compare([first, drawn(kind, projection="sparsemax")], [text(), text()])
+    compared = compare([first, drawn(hostile, projection="sparsemax")], [text(), text()])
     rows = {"cell": [text()], "block": [text()], "status": ["failed"], "n": [np.nan], "reason": [text()]}
     study = {"results": str(folder / "study"), "output_dir": str(folder)}
     table = markdown_table([[text(), text()], [text(), text()]], numeric=[False, True])
@@ -208,46 +184,39 @@ def outputs(kind, folder):
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    """(of plain records, of hostile ones of the same shape)."""
+    """(outputs of plain records, of hostile ones of the same shape)."""
     with pytest.MonkeyPatch.context() as patch:
-        from tests.figures import SAVE, without_pixels
-
         patch.setattr(SAVE, without_pixels)
-        return tuple(outputs(kind, tmp_path_factory.mktemp(kind)) for kind in ("plain", "hostile"))
-
-
-def pairs(both, least, *ends):
-    """[(name, plain text, hostile text)] of at least so many files with such an end."""
-    plain, hostile = both
-    names = [name for name in plain if name.endswith(ends)]
-    assert plain.keys() == hostile.keys() and len(names) >= least
-    return [(name, plain[name], hostile[name]) for name in names]
+        plain, hostile = (outputs(kind, tmp_path_factory.mktemp("records")) for kind in (False, True))
+    assert plain.keys() == hostile.keys()
+    return plain, hostile
 
 
 @pytest.mark.slow
-def test_pages_of_a_hostile_record_have_the_elements_of_a_plain_one(both):
-    for name, plain, hostile in pairs(both, 10, ".html", ".svg"):
-        page, expected = Elements(hostile), Elements(plain)
-        assert (page.elements, page.comments) == (expected.elements, expected.comments), name
-        assert not [link for link in page.links if re.match(r"\s*(javascript|vbscript|https?:)", link, re.I)]
-        assert "<img src=x" not in hostile and ("img src=x" in hostile or name.endswith(".svg")), name
-        for script in re.findall(r"<script\b[^>]*>(.*?)</script>", hostile, re.S):
-            assert "<img" not in script and "<!--" not in script, name
-
-
-def test_no_cell_of_a_table_is_a_formula(both):
-    cells = [cell for _, _, hostile in pairs(both, 8, ".csv") for cell in cells_of(hostile)]
+def test_what_is_written_of_a_hostile_record(both):
+    """Pages have the elements of a plain one, Markdown no live part, and no terminal text moves the cursor."""
+    checked = {"html": 0, "md": 0, "txt": 0}
+    for name, plain, hostile in [(name, plain, both[1][name]) for name, plain in both[0].items()]:
+        if name.endswith((".html", ".svg")):
+            page = Elements(hostile)
+            assert page.elements == Elements(plain).elements, name
+            assert not [link for link in page.links if re.match(r"\s*(javascript|vbscript|https?:)", link, re.I)]
+            assert "<img src=x" not in hostile and ("img src=x" in hostile or name.endswith(".svg")), name
+            for script in re.findall(r"<script\b[^>]*>(.*?)</script>", hostile, re.S):
+                assert "<img" not in script and "<!--" not in script, name
+            checked["html"] += 1
+        elif name.endswith((".md", ".markdown")):
+            pipes, expected = (
+                [len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()] for text in (hostile, plain)
+            )
+            assert pipes == expected, name
+            body = hostile.split("---\n", 2)[-1] if hostile.startswith("---\n") else hostile
+            assert not re.search(r"<(img|script|/td)|(?<!\\)!?\[[xy]\]\(|(?<!\\)`c`|@nobody|www\.evil", body), name
+            checked["md"] += 1
+        elif name.endswith((".txt", ".text")):
+            assert "\x1b" not in hostile and "\u202e" not in hostile, name
+            checked["txt"] += 1
+    assert checked["html"] >= 10 and checked["md"] >= 5 and checked["txt"] >= 4
+    cells = [cell for name, hostile in both[1].items() if name.endswith(".csv") for cell in cells_of(hostile)]
     assert [cell for cell in cells if FORMULA.match(cell)] == []
     assert sum(bool(re.match("'[-=+@]", cell)) for cell in cells) > 20
-
-
-def test_markdown_of_a_hostile_record_has_no_live_part(both):
-    for name, plain, hostile in pairs(both, 5, ".md", ".markdown"):
-        pipes, expected = ([len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()] for text in (hostile, plain))
-        assert pipes == expected, name
-        body = hostile.split("---\n", 2)[-1] if hostile.startswith("---\n") else hostile
-        assert not re.search(r"<(img|script|/td)|(?<!\\)!?\[[xy]\]\(|(?<!\\)`c`|@nobody|www\.evil", body), name
-
-
-def test_terminal_text_of_a_hostile_record_moves_no_cursor(both):
-    assert [name for name, _, hostile in pairs(both, 4, ".txt", ".text") if "\x1b" in hostile or "\u202e" in hostile] == []

@@ -25,18 +25,10 @@ def git(tmp_path):
     (package / "__init__.py").write_text("")
     environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
 
-    def run(*arguments):
-        command = [
-            "git",
-            "-C",
-            str(tmp_path / "checkout"),
-            "-c",
-            "user.name=n",
-            "-c",
-            "user.email=e@example.org",
-            *arguments,
-        ]
-        return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.strip()
+    command = ["git", "-C", str(tmp_path / "checkout"), "-c", "user.name=n", "-c", "user.email=e@example.org"]
+
+    def run(*words):
+        return subprocess.run([*command, *words], check=True, capture_output=True, text=True, env=environment).stdout.strip()
 
     run("init", "-q")
     (tmp_path / "checkout" / ".gitignore").write_text("__pycache__\n.venv\n")

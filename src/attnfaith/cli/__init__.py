@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 
 from attnfaith import __version__
-from attnfaith.cli import hub, listing, records, run, study  # noqa: F401  they register their commands
+from attnfaith.cli import hub, listing, records, run  # noqa: F401  they register their commands
 from attnfaith.cli.command import COMMANDS
 from attnfaith.support.errors import AttnfaithError, closest, excerpt
 from attnfaith.support.escaping import printable
@@ -42,18 +42,16 @@ def main(words: Sequence[str] | None = None) -> int:
         name, rest = rest[0], ["--help"]
     if name in COMMANDS:
         return guarded(COMMANDS[name], rest)
-    if name in ("--version", "-V"):
-        print(f"attnfaith {__version__}")
-        return 0
-    if name not in ("", "-h", "--help", "help"):
-        near = closest(name, COMMANDS)
-        hint = f"; did you mean {near}?" if near else "."
-        print(f"error: unknown command {excerpt(name)}{hint} Known: {', '.join(COMMANDS)}", file=sys.stderr)
-        return 2
-    return guarded(lambda _: print(usage(), flush=True)) or (0 if name else 2)
+    if name in ("", "-h", "--help", "help", "--version", "-V"):
+        text = f"attnfaith {__version__}" if name in ("--version", "-V") else usage()
+        return guarded(lambda _: print(text, flush=True), rest) or (0 if name else 2)
+    near = closest(name, COMMANDS)
+    hint = f"; did you mean {near}?" if near else "."
+    print(f"error: unknown command {excerpt(name)}{hint} Known: {', '.join(COMMANDS)}", file=sys.stderr)
+    return 2
 
 
-def guarded(command: Callable, words: Sequence[str] | None = None) -> int:
+def guarded(command: Callable, words: Sequence[str]) -> int:
     """Run one command and return its exit code. An AttnfaithError, or a refusal of the system such as a full disk, is
     printed in one line; any other exception is a fault of the package and goes on.
     """

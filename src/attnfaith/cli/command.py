@@ -1,7 +1,6 @@
 """Commands: functions of parsed arguments, with their help and their parser."""
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -12,8 +11,8 @@ if TYPE_CHECKING:
     from attnfaith.recipes.options import Parser
 
 
-COMMANDS: dict[str, Callable[[Sequence[str] | None], object]] = {}
-"""Name -> command, which takes words; None is those of the process."""
+COMMANDS: dict[str, "Command"] = {}
+"""The commands by name."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,11 @@ class Command:
 
         return Parser(self.name, self.function.__doc__, self.arguments, **self.options)
 
-    def __call__(self, words: Sequence[str] | None = None) -> object:
+    def __call__(self, words: Sequence[str]) -> object:
         """Parse the words and carry out the command. Words after a lone -- become `rest`, for Snakemake."""
-        words = [*(sys.argv[1:] if words is None else words), "--"]
-        place = words.index("--")
+        place = [*words, "--"].index("--")
         args = self.parser().parse_args(words[:place])
-        args.rest = words[place + 1 : -1]
+        args.rest = words[place + 1 :]
         return self.function(args)
 
 

@@ -23,8 +23,8 @@ def _measures(reads: str) -> Lines:
     from attnfaith.measurement import registry
 
     own = registry.catalogue()[reads]
-    yield from ((name, facts["line"]) for name, facts in own.items())
-    yield from ((name, _line(registry.find(name, reads))) for name in registry.names(reads) if name not in own)
+    for name in [*own, *(name for name in registry.names(reads) if name not in own)]:
+        yield name, own[name]["line"] if name in own else _line(registry.find(name, reads))
 
 
 def _line(measure) -> str:
@@ -67,10 +67,9 @@ def _data_sets() -> Lines:
     from attnfaith.data.registry import DATASETS, PAIRS
 
     for name, entry in (DATASETS | PAIRS).items():
+        facts = ["pairs" if entry.pair else "texts", ", ".join(entry.label_names)]
         if entry.gold:
             facts = ["sentence pairs", f"links {entry.gold.partition(':')[0]}"]
-        else:
-            facts = ["pairs" if entry.pair else "texts", ", ".join(entry.label_names)]
         place = "generated" if entry.built_in else entry.hub_id or "files of your own"
         yield name, " · ".join(filter(None, (*facts, place, entry.citation)))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from attnfaith.cli.command import DEVICE, MIX, RECORDS, argument, command
 from attnfaith.support.errors import AttnfaithError, excerpt
+from attnfaith.support.files import write_atomically
 
 
 @command(
@@ -25,16 +26,11 @@ def report(args):
     from attnfaith import recipes, record
     from attnfaith.reporting import write_report
 
-    tables = _tables(sources, args)
+    table = record.concatenate(_tables(sources, args), mix_versions=True)
     recipe = recipes.load(own / "recipe.yaml") if own and (own / "recipe.yaml").is_file() else None
     section = recipe.report if recipe else recipes.Report()
-    page = write_report(
-        record.concatenate(tables, mix_versions=True),
-        args.output or own / "report",
-        title=section.title,
-        n_examples=section.examples if args.examples is None else args.examples,
-    )
-    print(f"report: {page}")
+    examples = section.examples if args.examples is None else args.examples
+    print(f"report: {write_report(table, args.output or own / 'report', title=section.title, n_examples=examples)}")
 
 
 def _tables(sources, args) -> list:
@@ -49,20 +45,12 @@ def _tables(sources, args) -> list:
 
 @command(
     argument("run", metavar="RUN", help="run, record or Hub id"),
-    argument(
-        "text",
-        nargs="*",
-        metavar="TEXT",
-        help="numbers from 0, or instance ids (default: one of the middle)",
-    ),
-    argument("--measures", nargs="+", default=None, metavar="NAME", help="(default: all of inputs)"),
+    argument("text", nargs="*", metavar="TEXT", help="numbers from 0, or instance ids (default: one of the middle)"),
+    argument("--measures", nargs="+", metavar="NAME", help="(default: all of inputs)"),
     examples=("show runs/quickstart", "show OWNER/NAME sst/test/17 --measures gradient lime"),
 )
 def show(args):
     """One text in the terminal: its tokens with the scores of every measure; or a pair of sentences with its gold links."""
-    from attnfaith.record.lookup import find_record
-
-    find_record(args.run)
     from attnfaith.api.records import load
     from attnfaith.reporting.heatmap import middle_text
 
@@ -92,6 +80,7 @@ def view(args):
     """
     if args.output.suffix not in (".html", ".htm"):
         raise AttnfaithError(f"--output {excerpt(str(args.output))}: the page is HTML, so end its name in .html")
+    _check_page(args.output, "view")
     from attnfaith.loading import model_folder
     from attnfaith.measurement import registry
     from attnfaith.reporting.view import TITLES
@@ -107,6 +96,12 @@ def view(args):
     shown = view(args.model, text, args.measure, device=args.device)
     page = shown.save(args.output)
     print(f"{shown}\nview: {page} ({page.stat().st_size / 1e3:,.0f} kB)")
+
+
+def _check_page(path: Path, kind: str) -> None:
+    """Raise AttnfaithError where a file is there that is no page of this kind, by its <meta name="generator">."""
+    if path.is_file() and f'content="attnfaith {kind} '.encode() not in path.read_bytes()[:1000]:
+        raise AttnfaithError(f"{path} is there already and is no page of `attnfaith {kind}`: name another, or delete it")
 
 
 @command(
@@ -126,13 +121,11 @@ def compare(args):
     agreement with each measure, accuracy, effects of experiments. Runs that differ in their seed alone are one side.
     Without enough evidence the answer is `cannot be told`, not equal.
     """
-    from attnfaith.record.lookup import find_records
-
-    find_records(*args.run)
+    if args.page:
+        _check_page(args.page, "compare")
     from attnfaith.api.records import compare
     from attnfaith.reporting.compare import comparison_page
     from attnfaith.support.escaping import csv_frame
-    from attnfaith.support.files import write_atomically
 
     comparison = compare(*args.run, mix_versions=args.mix_versions)
     print(comparison)
@@ -178,7 +171,6 @@ def table(args):
     from attnfaith.record.lookup import find_records
     from attnfaith.reporting.cells import split_cells
     from attnfaith.reporting.seed_tables import overview, seed_table
-    from attnfaith.support.files import write_atomically
 
     cells = [cell for table in _tables(find_records(*args.run), args) for cell in split_cells(table)]
     wide = [seed_table(cells, args.rows, args.columns, where)] if args.rows else overview(cells)
@@ -205,7 +197,6 @@ def space(args):
     for name in args.models:
         if not is_repository(name):
             model_folder(name)
-    from attnfaith.space import Service, require_gradio, serve
+    from attnfaith.space import Service, serve
 
-    require_gradio()
     serve(Service(args.models), host=args.host, port=args.port)

@@ -1,4 +1,4 @@
-"""Commands about one run: train a model by a recipe, and measure it."""
+"""Commands that train and measure: one run by a recipe, a model on texts of your own, many runs by the file of a study."""
 
 import re
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ def _train_seeds(args, recipe) -> None:
     folder = Path(recipe.output_dir)
     if (folder / "recipe.yaml").exists():
         raise AttnfaithError(f"{folder} is a run: its seeds go into folders in it; give another --output_dir")
-    from attnfaith.record.lookup import find_record
+    from attnfaith.record import load
     from attnfaith.reporting.cells import split_cells
     from attnfaith.reporting.seed_tables import FORMATS, overview
     from attnfaith.support.files import write_atomically
@@ -97,22 +97,19 @@ def _train_seeds(args, recipe) -> None:
             print(f"seed {seed}, in {place}", flush=True)
         own = [("seed", seed), ("output_dir", str(place)), ("name", f"{recipe.name}-{seed}")]
         _run(args, _load(args.config, [*args.overrides, *own], args.add), resume=not args.overwrite_output_dir)
-        cells += split_cells(find_record(place).load())
+        cells += split_cells(load(place / "record.parquet"))
     tables = overview(cells)
-    print("\n" + "\n".join(table.formatted("text") for table in tables))
-    for kind in ("markdown", "latex"):
-        write_atomically(folder / f"seeds{FORMATS[kind]}", "\n".join(table.formatted(kind) for table in tables))
+    texts = {kind: "\n".join(table.formatted(kind) for table in tables) for kind in ("text", "markdown", "latex")}
+    print(f"\n{texts.pop('text')}")
+    for kind, text in texts.items():
+        write_atomically(folder / f"seeds{FORMATS[kind]}", text)
     for table in tables:
         write_atomically(folder / f"seeds-{table.name}.csv", table.formatted("csv"))
     print(f"tables: {folder / 'seeds.md'}, seeds.tex and seeds-*.csv; others of these runs: attnfaith table {folder}")
 
 
 @command(
-    argument(
-        "run",
-        metavar="RUN",
-        help="folder of a run, or OWNER/NAME of one on the Hub; with --data.path, any text classifier",
-    ),
+    argument("run", metavar="RUN", help="a run, or OWNER/NAME of one on the Hub; with --data.path, any text classifier"),
     ADD,
     argument("--attention", metavar="NAME", help="of many layers: last, all, rollout, or {layers: 3, head: 5}"),
     DEVICE,
@@ -145,7 +142,7 @@ def measure(args):
     if option:
         raise AttnfaithError(f"--{option} is for a model on texts of your own: give --data.path FILE too")
     on_hub, folder = is_repository(args.run), Path(args.run)
-    if not on_hub and (folder / "config.json").is_file() and not (folder / "recipe.yaml").is_file():
+    if (folder / "config.json").is_file() and not (folder / "recipe.yaml").is_file():
         raise AttnfaithError(f"{args.run} is a model without a recipe: give its texts, with --data.path or --data.hub_id")
     folder = fetch_run(args.run) if on_hub else run_folder(args.run, "measuring")
     recipe = _load(folder / "recipe.yaml", args.overrides, args.add, untrusted=on_hub)
@@ -175,7 +172,7 @@ def _measure_model(args) -> None:
     if not {"data.path", "data.hub_id"} & {*keys}:
         raise AttnfaithError("give texts that lie in a file or on the Hub: --data.path FILE or --data.hub_id OWNER/NAME")
     recipe = recipes.load(None, args.overrides)
-    data, section, chosen = recipe.data, recipe.measure, "measure.producers" in keys
+    data, section, added = recipe.data, recipe.measure, _names(args.add)
     name = re.sub(r"[^\w.-]+", "-", Path(args.run).name if Path(args.run).is_dir() else args.run)
     folder = args.output or Path("runs") / f"{name}-{recipe.name}"
     path = folder / "record.parquet"
@@ -183,10 +180,10 @@ def _measure_model(args) -> None:
         raise AttnfaithError(f"{path} is there already: name another --output, or replace it with --overwrite")
     if args.links is not None and section.limit is not None:
         raise AttnfaithError("--links name the links of all pairs in the file: leave out --limit, or cut both files")
-    names = [*dict.fromkeys([*(section.producers if chosen else ()), *_names(args.add)])]
+    chosen = section.producers if "measure.producers" in keys else None
     reads = "pairs" if of_sequences(args.run) else "texts"
-    measures = registry.check_names(names, reads)
-    registry.check_options(measures if chosen else [*measures, *section.options], section.options, reads)
+    measures = registry.check_names([*(chosen or ()), *added], reads)
+    registry.check_options([*measures, *(section.options if chosen is None else ())], section.options, reads)
     texts = read_texts(data, section.split, section.limit, section.seed)
     columns = {"text": data.text or "text", "text_pair": data.text_pair, "label": data.label}
     chosen_columns(texts.column_names, **columns)
@@ -198,10 +195,10 @@ def _measure_model(args) -> None:
             args.run,
             texts,
             args.labels,
-            device=args.device,
-            measures=names if chosen else None,
-            add=[] if chosen else names,
+            chosen,
+            add=added,
             options=section.options or None,
+            device=args.device,
             **columns,
             attention=None if args.attention is None else recipes.read_value(args.attention, "--attention"),
             seed=section.seed,
@@ -214,3 +211,45 @@ def _measure_model(args) -> None:
         )
         page = record.report(folder / "report", title=recipe.report.title, examples=recipe.report.examples)
     print(f"{record}\nrecord: {path}\nreport: {page}")
+
+
+@command(
+    argument("study", type=Path, metavar="STUDY", help="a YAML file; `attnfaith list studies` has those of the package"),
+    argument("--limit", type=int, metavar="N", help="measure N texts a cell: a trial, in folders of its own"),
+    argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="set this in every recipe: a trial, as --limit"),
+    flag("--tables", help="only rebuild tables, figures and page from the records"),
+    flag("--status", help="only show how far the study is; nothing is written"),
+    flag("--mix-versions", help="tabulate records together that different code measured"),
+    argument("--cores", type=int, help="cells at a time, one thread each (default: one per GPU, or per core)"),
+    argument("--executor", help="where cells run, a plugin of Snakemake such as slurm (default: this machine)"),
+    argument("--only", metavar="PATTERN", help="the cells of such names, and those they wait for: 'base-*'"),
+    examples=(
+        "study planted_evidence/study.yaml",
+        "study planted_evidence/study.yaml --only 'plain-*' --cores 1",
+        "study planted_evidence/study.yaml --limit 50 --set num_train_epochs=1",
+        "study planted_evidence/study.yaml --status",
+    ),
+    epilog="Options of Snakemake, which runs the cells, may follow after a lone --, such as `-- --profile cluster`.",
+)
+def study(args):
+    """Every cell of a study that is not complete, here or on a cluster, then its tables.
+
+    Stopped, killed or failed, the same command goes on.
+    """
+    if not is_main_process():  # launched as several processes: the first one starts those that are needed
+        return
+    if args.cores is not None and args.cores < 1:
+        raise AttnfaithError(f"--cores {args.cores}: at least 1 cell at a time")
+    settings = args.set + ([f"measure.limit={args.limit}"] if args.limit is not None else [])
+    from attnfaith import recipes
+
+    recipes.find(args.study, "study")
+    from attnfaith.study import execute, plan
+
+    planned = plan.read_study(args.study)
+    planned = plan.trial(planned, settings) if settings else planned
+    if args.status:
+        execute.show_status(planned)
+    else:
+        how = {name: getattr(args, name) for name in ("cores", "executor", "only", "mix_versions")}
+        execute.carry_out(planned, run=not args.tables, options=args.rest, **how)

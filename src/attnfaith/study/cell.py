@@ -10,26 +10,25 @@ import sys
 import time
 from collections.abc import Sequence
 from itertools import cycle
-from pathlib import Path
 
 from attnfaith.support.files import is_locked, read_object
 
 
 def main(name: str) -> None:
-    control, plan = Path.cwd(), read_object("plan.json")
+    plan = read_object("plan.json")
     cell = plan["cells"][name]
-    os.chdir(plan["folder"])
-    while is_locked(cell["folder"]):
+    while is_locked(os.path.join(plan["folder"], cell["folder"])):
         time.sleep(1)
     if plan["gpus"]:
-        os.environ["CUDA_VISIBLE_DEVICES"] = own_gpu(control, plan["gpus"], plan["places"])
+        os.environ["CUDA_VISIBLE_DEVICES"] = own_gpu(plan["gpus"], plan["places"])
+    os.chdir(plan["folder"])
     os.execv(cell["command"][0], cell["command"])
 
 
-def own_gpu(folder: Path, gpus: Sequence[str], places: int) -> str:
+def own_gpu(gpus: Sequence[str], places: int) -> str:
     """Wait for one of as many places as cells run at a time, hold it to the end of this process, return its GPU."""
     for place in cycle(range(places)):
-        stream = os.open(folder / f"gpu-{place}", os.O_RDWR | os.O_CREAT)
+        stream = os.open(f"gpu-{place}", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -1,4 +1,4 @@
-"""The cells of a study run by Snakemake: on the cores of this machine, or by one of its executors on a cluster or a cloud.
+"""A study carried out: its cells run by Snakemake, here or by an executor of a cluster or a cloud, then the tables.
 
 A cell's record decides whether it is complete (`plan.complete`), not the age of files, so that a study may be stopped,
 killed and copied. In the study's output_dir lie, beside the runs and their logs, .study/Snakefile and plan.json (the
@@ -16,11 +16,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pandas as pd
+
+from attnfaith import recipes
 from attnfaith.recipes import Recipe
-from attnfaith.reporting.analysis import StudyError
-from attnfaith.study.plan import Cell, complete
+from attnfaith.reporting.analysis import DEFAULT, StudyError, analyse, check_names
+from attnfaith.study.plan import Cell, cells, check_distinct, choose, complete
+from attnfaith.study.results import cells_table, write_results
 from attnfaith.support.errors import counted
-from attnfaith.support.files import folder_lock, write_atomically
+from attnfaith.support.escaping import csv_frame
+from attnfaith.support.files import folder_lock, is_locked, write_atomically
 
 
 CONTROL = ".study"
@@ -29,6 +34,69 @@ SNAKEFILE = Path(__file__).with_name("Snakefile")
 OPTIONS = ("--nolock", "--keep-going", "--rerun-incomplete", "--quiet", "host", "reason")
 # signals that end the engine and its cells, and the seconds until the next; in the first a cluster's jobs are cancelled
 PATIENCE = {signal.SIGINT: 30, signal.SIGTERM: 5, signal.SIGKILL: 10}
+
+
+def prepare(study: Mapping) -> tuple[list[Cell], dict[str, Recipe]]:
+    """Return the cells of a study and their recipes by name. Raises RecipeError or StudyError for cells that could not be
+    run or tabulated.
+    """
+    check_names(study.get("tables", DEFAULT))
+    analyse(study)
+    planned = cells(study)
+    wanted = {cell.name: cell.load_recipe() for cell in planned}
+    check_distinct(wanted)
+    return planned, wanted
+
+
+def carry_out(study: Mapping, *, run: bool = True, only: str | None = None, mix_versions: bool = False, **how) -> None:
+    """Run the cells of a study that are not complete, unless run is false, and make its tables from all that are.
+
+    how: the options of `run_cells`. Raises StudyError or RecipeError before any cell is run for a study that cannot be;
+    StudyError at the end where a cell that was to be run is not complete.
+    """
+    planned, wanted = prepare(study)
+    chosen = choose(planned, only)
+    if run:
+        for cell in chosen:
+            if not complete(wanted[cell.name]):
+                with recipes.named(cell.name):
+                    recipes.check_model(wanted[cell.name])
+        run_cells(study, chosen, wanted, **how)
+    table = cells_table(planned, wanted)
+    write_atomically(Path(study["results"]) / "cells.csv", csv_frame(table))
+    names = {cell.name for cell in chosen} if run else ()
+    pending = table[table["cell"].isin(names) & (table["status"] != "complete")]
+    _print_reasons(pending)
+    groups = pending.groupby("status")["cell"]
+    missing = "; ".join(f"{counted(len(part), 'cell')} {status}: {part.to_list()}" for status, part in groups)
+    ready = {cell.name: cell.folder for cell in planned if cell.name in set(table["cell"][table["status"] == "complete"])}
+    if not ready:
+        raise StudyError(f"no cell of the study is complete: there is nothing to tabulate{missing and f'; {missing}'}")
+    page = write_results(study, table, ready, mix_versions=mix_versions or study.get("mix_versions", False))
+    print(f"tables of {len(ready)} of {counted(len(planned), 'cell')}: {study['results']}\npage: {page}")
+    if missing:
+        raise StudyError(f"{missing}; logs lie beside the cells in {study['output_dir']}")
+
+
+def show_status(study: Mapping) -> None:
+    """Print how far a study is, at work or not; nothing is written. Raises StudyError where nothing of it was ever run."""
+    control = Path(study["output_dir"]) / CONTROL
+    if not control.is_dir():
+        raise StudyError(f"no {CONTROL} in {study['output_dir']}: nothing of this study has been run there")
+    planned = cells(study)
+    table = cells_table(planned, {cell.name: cell.load_recipe() for cell in planned})
+    print(pd.crosstab(table["block"], table["status"], margins=True, margins_name="all").to_string())
+    _print_reasons(table)
+    if not is_locked(control):
+        print("no study is at work there")
+
+
+def _print_reasons(table: pd.DataFrame) -> None:
+    for row in table[table["reason"] != ""].itertuples():
+        print(f"{row.cell} {row.status}: {row.reason}")
+
+
+# ------------------------------------------------------------------------------------------------ Snakemake
 
 
 def run_cells(
@@ -45,8 +113,7 @@ def run_cells(
     cores: cells at a time, None one per GPU, or per core; with an executor, jobs at a time, None all. executor: one of
     Snakemake's, None this machine. options: further ones of Snakemake's command line.
 
-    Ctrl-C, SIGTERM and SIGHUP end the cells and raise KeyboardInterrupt. Raises StudyError where Snakemake is not installed,
-    and FileError where a study is at work in the folder.
+    Ctrl-C, SIGTERM and SIGHUP end the cells and raise KeyboardInterrupt. Raises FileError where a study is at work there.
     """
     if importlib.util.find_spec("snakemake") is None:
         raise StudyError("Snakemake, which runs a study, is not installed: pip install 'attnfaith[study]'")
@@ -55,17 +122,16 @@ def run_cells(
         stale = {cell.name for cell in chosen if not complete(wanted[cell.name])}
         while more := {cell.name for cell in chosen if stale & set(cell.after)} - stale:
             stale |= more  # they depend on cells that run now
-        pending = [cell for cell in chosen if cell.name in stale]
-        if len(pending) < len(chosen):
-            print(f"{counted(len(chosen) - len(pending), 'cell')} complete already", flush=True)
-        if not pending:
+        if len(stale) < len(chosen):
+            print(f"{counted(len(chosen) - len(stale), 'cell')} complete already", flush=True)
+        if not stale:
             return
         entries = {}
-        for cell in pending:
+        for cell in (cell for cell in chosen if cell.name in stale):
             after = [name for name in cell.after if name in stale]
             entries[cell.name] = {"command": cell.command, "folder": str(cell.folder), "after": after}
-            (control / "done" / cell.name).unlink(missing_ok=True)
             cell.log.unlink(missing_ok=True)
+        shutil.rmtree(control / "done", ignore_errors=True)
         gpus = [] if executor else available_gpus()
         places = cores or len(gpus)
         plan = {"folder": os.getcwd(), "gpus": gpus, "places": places, "cells": entries}
@@ -80,10 +146,9 @@ def available_gpus() -> list[str]:
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     if names is not None:
         return [name for name in names.split(",") if name.strip() and not name.startswith("-")]
-    program = shutil.which("nvidia-smi")
-    if program is None:
+    if shutil.which("nvidia-smi") is None:
         return []
-    lines = subprocess.run([program, "-L"], capture_output=True, encoding="utf-8", check=False).stdout.splitlines()
+    lines = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout.splitlines()
     return [str(number) for number in range(sum(line.startswith("GPU ") for line in lines))]
 
 

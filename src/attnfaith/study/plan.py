@@ -13,6 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnfaith import recipes, record
@@ -172,21 +173,15 @@ def _block_cells(study: Mapping, values, where: str) -> Iterator[Cell]:
         yield Cell(name, folder, block.recipe, overrides, filled["after"], prefix)
 
 
-def _fill(value, words: Mapping[str, object], where: str) -> Any:
-    """Return a value with each {key} in it replaced; lists and dictionaries item by item."""
-    if isinstance(value, Mapping):
-        return {key: _fill(item, words, where) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_fill(item, words, where) for item in value]
-    if not isinstance(value, str):
-        return value
+def _fill(value: Mapping, words: Mapping[str, object], where: str) -> dict:
+    """Return a value with each {key} in its texts replaced."""
 
     def word(match: re.Match) -> str:
         if match[1] not in words:
             raise RecipeError(f"{where}: {{{cut(match[1])}}} is no key of the block's grid; known: {', '.join(words)}")
-        return str(words[match[1]])
+        return json.dumps(str(words[match[1]]))[1:-1]
 
-    return re.sub(r"\{([^{}]*)\}", word, value)
+    return json.loads(re.sub(r'\{([^{}"]+)\}', word, json.dumps(value)))  # the braces of JSON itself hold quotes
 
 
 def choose(planned: Sequence[Cell], pattern: str | None) -> list[Cell]:
@@ -216,15 +211,18 @@ def complete(recipe: Recipe) -> bool:
     folder = Path(recipe.output_dir)
     try:
         state, schema = read_object(folder / STATE), pq.read_schema(folder / RECORD)
-        parts = json.loads((schema.metadata or {}).get(b"attnfaith", b"[]"))
-        same = [_deciding(recipes.build(part["recipe"])) for part in parts] == [_deciding(recipe)]
+        same = [_deciding(recipes.build(part["recipe"])) for part in _settings(schema)] == [_deciding(recipe)]
         if recipe.objective.base and same:
             base = pq.read_schema(Path(recipe.objective.base) / RECORD)
-            same = state["base"]["weights (SHA-256)"] == json.loads(base.metadata[b"attnfaith"])[0]["model"]
+            same = state["base"]["weights (SHA-256)"] == _settings(base)[0]["model"]
     except (OSError, ValueError, KeyError, TypeError):  # absent, half-written, or of another version: to be run
         return False
     whole = record.common_columns(schema.names).keys() <= set(schema.names)
     return same and whole and state.get("status") == "complete"
+
+
+def _settings(schema: pa.Schema) -> list[dict]:
+    return json.loads(schema.metadata[b"attnfaith"])
 
 
 def _deciding(recipe: Recipe) -> dict:

@@ -18,14 +18,7 @@ import pyarrow.parquet as pq
 from attnfaith import record
 from attnfaith.recipes import Recipe
 from attnfaith.reporting import save_figure, save_table
-from attnfaith.reporting.analysis import (
-    DEFAULT,
-    Analysis,
-    analyse,
-    check_identities,
-    study_figures,
-    study_tables,
-)
+from attnfaith.reporting.analysis import DEFAULT, Analysis, analyse, check_identities, study_figures, study_tables
 from attnfaith.reporting.cells import Cell as MeasuredCell
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.html import template
@@ -63,14 +56,11 @@ def cells_table(planned: Sequence[Cell], wanted: Mapping[str, Recipe]) -> pd.Dat
     return pd.DataFrame(rows).astype({"n": "Int64"})
 
 
-def write_tables(
-    study: Mapping, folders: Mapping[str, Path], *, mix_versions: bool = False
-) -> tuple[Analysis, list[MeasuredCell]]:
-    """Write tables, figures and texts from the records alone; return them, those of the study's analysis among them, and the
-    cells that were measured.
+def write_results(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path], *, mix_versions: bool = False) -> Path:
+    """Write tables, figures, texts, provenance and page from the records alone; return the path of the page.
 
-    Raises RecordError where different versions of the package measured the records, unless mix_versions, and where two have
-    one identity.
+    cells: `cells_table`. folders: those of complete cells, by name. Raises RecordError where different versions of the
+    package measured the records, unless mix_versions, and where two have one identity.
     """
     records = {name: record.load(folder / RECORD) for name, folder in folders.items()}
     if not mix_versions:
@@ -81,50 +71,42 @@ def write_tables(
     measured = [cell for cells in parts.values() for cell in cells]
     names, output = study.get("tables", DEFAULT), Path(study["results"])
     tables = study_tables(measured, names)
-    analysis = analyse(study, measured, tables)
-    texts = {**analysis.texts}
-    for name, grid in analysis.grids.items():
-        texts[f"{name}.md"] = grid.formatted("markdown")
-    figures = {**study_figures(measured, names), **analysis.figures}
-    tables = {**tables, **analysis.tables}
-    for name, table in tables.items():
+    own = analyse(study, measured, tables)
+    texts = {**own.texts, **{f"{name}.md": grid.formatted("markdown") for name, grid in own.grids.items()}}
+    written = Analysis({**tables, **own.tables}, own.grids, texts, {**study_figures(measured, names), **own.figures})
+    for name, table in written.tables.items():
         save_table(table, output / name)
     for name, text in texts.items():
         write_atomically(output / name, text)
-    for name, figure in figures.items():
+    for name, figure in written.figures.items():
         save_figure(figure, output / "figures" / name, ["png"], dpi=90)  # small enough for a repository to keep
         save_figure(figure, output / "figures" / name, ["pdf"])
-    return Analysis(tables, analysis.grids, texts, figures), measured
+    states = [read_object(folder / STATE) for folder in folders.values()]
+    made = provenance(len(cells), states, [part for table in records.values() for part in record.settings(table)])
+    write_atomically(output / "made.json", json.dumps(made, indent=1) + "\n")
+    return write_page(study, cells, folders, written, measured)
 
 
-def write_provenance(study: Mapping, planned: int, folders: Mapping[str, Path]) -> Path:
-    """Write <results>/made.json and return its path.
+def provenance(planned: int, states: Sequence[Mapping], settings: Sequence[Mapping]) -> dict:
+    """Return the content of made.json.
 
     cells: how many are planned, and complete. seconds: the sum over complete ones; a run that was stopped counts from where
     it went on. made_by: for each distinct provenance (`PROVENANCE`), it and how many cells have it, the most common first.
     One entry whose dirty is false shows that everything beside this file comes from one commit.
     """
-    counts = Counter()
-    for folder in folders.values():
-        for part in record.settings(pq.read_schema(folder / RECORD).empty_table()):
-            entry = {name: (part.get("provenance") or {}).get(name) for name in PROVENANCE}
-            counts[json.dumps(entry, sort_keys=True)] += 1
-    content = {
-        "cells": {"planned": planned, "complete": len(folders)},
-        "seconds": round(sum(read_object(folder / STATE).get("seconds", 0.0) for folder in folders.values()), 1),
+    found = [part.get("provenance") or {} for part in settings]
+    counts = Counter(json.dumps({name: entry.get(name) for name in PROVENANCE}, sort_keys=True) for entry in found)
+    return {
+        "cells": {"planned": planned, "complete": len(states)},
+        "seconds": round(sum(state.get("seconds", 0.0) for state in states), 1),
         "made_by": [{"cells": count, **json.loads(entry)} for entry, count in counts.most_common()],
     }
-    return write_atomically(Path(study["results"]) / "made.json", json.dumps(content, indent=1) + "\n")
 
 
 def write_page(
     study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path], written: Analysis, measured: Sequence[MeasuredCell]
 ) -> Path:
-    """Write <results>/index.html, and the wide tables as Markdown, LaTeX and CSV into <results>/wide.
-
-    cells: `cells_table`. folders: those of complete cells, by name. written, measured: of `write_tables`. Returns the path
-    of the page.
-    """
+    """Write <results>/index.html, and the wide tables as Markdown, LaTeX and CSV into <results>/wide; return its path."""
     output = Path(study["results"])
     grids = []
     for table in overview(measured):

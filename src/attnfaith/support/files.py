@@ -27,9 +27,9 @@ NO_ROOM_IN_WORDS = (*map(os.strerror, NO_ROOM), "PytorchStreamWriter failed", "i
 
 @contextlib.contextmanager
 def refusals(work: str) -> Iterator[None]:
-    """Turn a refusal of the system within the block, such as a full disk, into a FileError.
+    """Turn a refusal of the system, such as a full disk, into a FileError. work: what stops then, in words ("train").
 
-    work: what stops then, in words ("train"). Any other OSError is a fault of the package and goes on.
+    Any other OSError is a fault of the package and goes on.
     """
     try:
         yield
@@ -45,19 +45,21 @@ def refusals(work: str) -> Iterator[None]:
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary path in the same folder to write to; renamed to `path` when the block ends, removed when it fails.
 
-    `path` is the old file or the whole new one at any moment, also after a loss of power: the content is on the disk before
-    the name is. Raises FileError where it cannot be written; the old file then stays.
+    `path` is the old file or the whole new one at any moment, also after a loss of power. Raises FileError where it cannot
+    be written; the old file then stays.
     """
     path = Path(path)
-    with _named(path, "written"), contextlib.ExitStack() as stack:
+    with _named(path, "written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        stack.callback(Path(name).unlink, missing_ok=True)
         os.close(handle)
-        yield Path(name)
-        _sync(name)
-        os.chmod(name, 0o644)  # mkstemp makes files only their owner can read; what is written here is for readers
-        os.replace(name, path)
+        try:
+            yield Path(name)
+            _sync(name)  # the content is on the disk before the name is
+            os.chmod(name, 0o644)  # mkstemp makes files that only their owner can read
+            os.replace(name, path)
+        finally:
+            Path(name).unlink(missing_ok=True)
 
 
 def sync_folder(folder: str | os.PathLike) -> None:
@@ -97,8 +99,7 @@ def read_object(path: str | os.PathLike) -> dict:
 def folder_lock(folder: str | os.PathLike, work: str) -> Iterator[None]:
     """Hold a folder for one process; the system frees it with the process, however that ends.
 
-    work: what holds it, in words, for the message that another process gets ("a training"). Raises FileError where another
-    process holds it, or the lock cannot be made.
+    work: what holds it, for the message of another process ("a training"). Raises FileError where another process holds it.
     """
     lock = FileLock(Path(folder) / LOCK)
     holder = Path(f"{lock.lock_file}.holder")
@@ -120,10 +121,8 @@ def folder_lock(folder: str | os.PathLike, work: str) -> Iterator[None]:
 def is_locked(folder: str | os.PathLike) -> bool:
     """Whether a process holds the folder; makes no file."""
     path = Path(folder) / LOCK
-    if not path.is_file():
-        return False
     try:
-        with FileLock(path).acquire(timeout=0):
+        with FileLock(path).acquire(timeout=0) if path.is_file() else contextlib.nullcontext():
             return False
     except (Timeout, OSError):
         return True
