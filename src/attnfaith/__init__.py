@@ -24,7 +24,7 @@ _MODULES = {
     "Measure": "attnfaith.measurement.registry",
     "register": "attnfaith.measurement.registry",
     "Column": "attnfaith.record",
-    "train_gates": "attnfaith.api.gates",
+    "train_gates": "attnfaith.api.measuring",
     "AttnfaithError": "attnfaith.support.errors",
     "AttentionClassifierConfig": "attnfaith.models.configuration_attention_classifier",
     "AttentionClassifierModel": "attnfaith.models.modeling_attention_classifier",

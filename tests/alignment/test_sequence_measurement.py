@@ -79,7 +79,7 @@ def test_pairs_with_links_by_the_front_door():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"links": LINKS[:2]}, "2 lines for 3 pairs of sentences; give one for each"),
+        ({"links": LINKS[:2]}, "links has 2 rows and there are 3 source sentences; give one each"),
         ({"links": ["0-0", "", ""], "links_from": 1}, "should count words from 1 and holds the link 0-0: it counts from 0"),
         ({"links": "nowhere.align"}, "links='nowhere.align' cannot be read"),
         (

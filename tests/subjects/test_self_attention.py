@@ -45,8 +45,9 @@ def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
         def __init__(self, place):
             self.place = torch.tensor([place])
 
-        def output(self, number, output):
-            return output.index_add(2, self.place, output[:, :, :1]) if number == subject.sites.layers[-1] else output
+        def output(self, attention_map):
+            output, last = attention_map.output, subject.sites.layers[-1]
+            return output.index_add(2, self.place, output[:, :, :1]) if attention_map.number == last else output
 
     text = some.alone(1)
     with torch.no_grad():

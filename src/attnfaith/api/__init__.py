@@ -1,4 +1,4 @@
 """The functions of a notebook, which `attnfaith` exports: `measure`, `load`, `compare`, `view`, `measures`, `train_gates`.
 
-Only `measuring`, `viewing` and `gates` load torch.
+Only `measuring` and `viewing` load torch.
 """

@@ -1,4 +1,4 @@
-"""Measure a model on texts or pairs of sentences, as the command line does; and list the measures."""
+"""Measure a model on texts or pairs of sentences, as the command line does; list the measures; train gates of DiffMask."""
 
 import os
 import sys
@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 
 from attnfaith import record
 from attnfaith.api.records import Record
 from attnfaith.api.texts import read_texts
 from attnfaith.data.fingerprint import fingerprint
+from attnfaith.data.sources import draw
 from attnfaith.loading import device_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry
 from attnfaith.reporting.cells import undefined
@@ -173,20 +175,12 @@ def _pairs(dataset, links, links_from: int):
         return dataset
     from attnfaith.data.pairs import read_links  # what it imports makes data sets, too
 
-    name = "links"
+    is_path = isinstance(links, str | os.PathLike)
+    name = str(links) if is_path else "links"
     try:
-        if isinstance(links, str | os.PathLike):
-            name = str(links)
-            lines = Path(links).read_text(encoding="utf-8").splitlines()
-        else:
-            lines = list(links)
+        lines = Path(name).read_text(encoding="utf-8").splitlines() if is_path else list(links)
     except (OSError, ValueError, TypeError) as error:
         raise FileError(f"links={excerpt(name)} cannot be read: {excerpt(error, 200)}") from error
-    if len(lines) != len(dataset):
-        raise DatasetError(
-            f"links={excerpt(name)}: {counted(len(lines), 'line')} for {counted(len(dataset), 'pair')} of sentences; give "
-            "one for each, empty where a pair has no links"
-        )
     counts = ([len(text.split()) for text in dataset[side]] for side in ("source", "target"))
     return dataset.add_column("links", read_links(lines, *counts, first=links_from, name=name))
 
@@ -195,13 +189,12 @@ def _defaults(subject, rows, reads: str, say: Callable[[str], None]) -> list[str
     """The names of the default measures that the subject is capable of, importance and cheap measures first."""
     kind = reads if reads == "pairs" else "maps" if "attention maps" in subject.capabilities else "pooled"
     defaults = DEFAULTS[kind] + (AFFINE_DEFAULTS if "affine read-out" in subject.capabilities else ())
-    names = []
+    names, lacks = [], getattr(subject, "lacks", {})
     for measure in sorted((registry.find(name, reads) for name in defaults), key=registry.by_cost):
         lacking = sorted(measure.needs - subject.capabilities)
         if lacking:
-            why = "; ".join(filter(None, (getattr(subject, "lacks", {}).get(need) for need in lacking)))
-            reasons = f" ({why})" if why else ""
-            say(f"{measure.name} is left out: it needs {', '.join(lacking)}, which this model lacks{reasons}")
+            why = "; ".join(f"{need} ({lacks[need]})" if need in lacks else need for need in lacking)
+            say(f"{measure.name} is left out: this model lacks {why}")
         elif reads == "texts" and measure.cost == "tokens" and sum(n**2 for n in rows["length"]) > MOST_READINGS:
             say(f"{measure.name} is left out: so many long texts would take it long; add=[{measure.name!r}] asks for it")
         else:
@@ -233,3 +226,59 @@ def measures(reads: str = "texts") -> pd.DataFrame:
         for measure in registry.classes(reads)
     ]
     return pd.DataFrame(rows).set_index("name")
+
+
+@plainly()
+def train_gates(
+    model,
+    texts,
+    output: str | os.PathLike,
+    *,
+    validation=None,
+    tokenizer=None,
+    text: str = "text",
+    text_pair: str | None = None,
+    device=None,
+    seed: int = 0,
+    progress: bool = True,
+    **settings,
+) -> Path:
+    """Train the gates that the measure `diffmask` needs, and keep them in a safetensors file; returns its path.
+
+    Args:
+        model, texts, tokenizer, text, text_pair, device: as `attnfaith.measure` takes them. Texts need no
+            labels: the gates keep the model's prediction.
+        output: path of the file; beside it, its name ending in .csv, the log: divergence, multiplier, share of open gates
+            and of kept classes, by epoch and layer.
+        validation: texts by which the best epoch is chosen; None sets a tenth of `texts` apart, at least one.
+        seed: of the draws of texts, batches, layers and gates.
+        progress: say each epoch in a line.
+        settings: of the training, the options of `diffmask` (`attnfaith.measures()`) but for `gates`.
+
+    Then measure other texts with `measures=["diffmask"], options={"diffmask": {"gates": output}}`.
+
+    Raises AttnfaithError for arguments other than these, before any work.
+    """
+    from attnfaith.importance.diffmask import DiffMask, train
+
+    try:
+        training = DiffMask(**settings)
+    except ValueError as error:
+        raise AttnfaithError(f"settings of diffmask: {registry.mistake(error, settings)}") from error
+    subject = open_subject(model, tokenizer=tokenizer, device=device)
+
+    def encoded(texts):
+        return subject.rows(read_texts(texts, text=text, text_pair=text_pair).dataset)
+
+    rows = encoded(texts)
+    if validation is not None:
+        held_out = encoded(validation)
+    elif len(rows) < 2:
+        raise AttnfaithError(f"{len(rows)} text: give two or more, of which one is set apart, or validation=…")
+    else:
+        order, count = np.random.default_rng(seed).permutation(len(rows)), max(1, len(rows) // 10)
+        rows, held_out = rows.select(np.sort(order[count:])), rows.select(np.sort(order[:count]))
+    rows = rows.select(draw(np.arange(len(rows)), training.train_texts, seed, "train"))
+    held_out = held_out.select(draw(np.arange(len(held_out)), training.validation_texts, seed, "validation"))
+    say = print if progress else lambda line: None
+    return train(subject, rows, held_out, Path(output), seed=seed, say=say, **settings)

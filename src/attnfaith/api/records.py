@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ALIGNMENT = "alignment_"
 MARKERS = "alignment_marker_mass"
 """Attention to markers, which align with nothing."""
-AGREEMENT = ("tau_mean", "tau_median", "ci_low", "ci_high", "n", "n_undefined", "tie_ceiling")
+AGREEMENT = ("measure", "tau_mean", "tau_median", "ci_low", "ci_high", "n", "n_undefined", "tie_ceiling")
 
 
 class Record:
@@ -128,15 +128,18 @@ class Record:
         two tokens, or all scores equal); tie_ceiling (the largest mean that tied scores allow). Of several models the
         columns that differ between them come first.
         """
+        import pandas as pd
+
         from attnfaith.reporting.sections.agreement import TABLE
 
         def lines(cell: Cell) -> list[dict]:
             overall = {row["pair"]: row for row in TABLE.rows_of(cell) if row["class"] == "overall"}
-            medians = {name: _median(cell.tau("attention", name)) for name in cell.measures}
-            parts = {name: {**overall[pair_name("attention", name)], "tau_median": medians[name]} for name in medians}
-            return [{"measure": name, **{key: row[key] for key in AGREEMENT}} for name, row in parts.items()]
+            medians = {name: pd.Series(cell.tau("attention", name)).median() for name in cell.measures}
+            return [
+                overall[pair_name("attention", name)] | {"measure": name, "tau_median": medians[name]} for name in medians
+            ]
 
-        return self._frame("agreement", lines, ("measure", *AGREEMENT))
+        return self._frame("agreement", lines, AGREEMENT)
 
     def scores(self) -> "pd.DataFrame":
         """Every token's scores, a row a token.
@@ -184,19 +187,19 @@ class Record:
         Columns: quantity; mean; ci_low, ci_high (95 % interval of the mean over texts, NaN below two texts);
         median; n (texts with this number); n_undefined (texts without it).
         """
+        import pandas as pd
+
         from attnfaith.reporting import sections
         from attnfaith.stats import estimate
 
-        names = ["quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined"]
-
         def lines(cell: Cell) -> list[tuple]:
-            counts = {name: int((~np.isnan(values)).sum()) for name, values in sections.numbers(cell).items()}
+            numbers = {name: pd.Series(values) for name, values in sections.numbers(cell).items()}
             return [
-                (name, *estimate("", values).values(), _median(values), counts[name], len(values) - counts[name])
-                for name, values in sections.numbers(cell).items()
+                (name, *estimate("", values).values(), values.median(), values.count(), values.isna().sum())
+                for name, values in numbers.items()
             ]
 
-        return self._frame("summary", lines, names)
+        return self._frame("summary", lines, ("quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined"))
 
     def _frame(self, method: str, part, names: Sequence[str] | None = None) -> "pd.DataFrame":
         """The rows that `part` gives for each cell, as a frame, after the parts of the heading that differ between cells."""
@@ -208,7 +211,7 @@ class Record:
                 f"{', '.join(self.measures)}"
             )
         differing = differing_keys(self.cells)
-        frames = [pd.DataFrame(part(cell), columns=None if names is None else list(names)) for cell in self.cells]
+        frames = [pd.DataFrame(part(cell), columns=names) for cell in self.cells]
         headings = [{name: cell.heading[name] for name in differing} for cell in self.cells]
         parts = [frame.assign(**heading) for frame, heading in zip(frames, headings, strict=True)]
         return pd.concat(parts, ignore_index=True).reindex(columns=[*differing, *frames[0].columns])
@@ -270,11 +273,6 @@ class Record:
 
         (address,) = hub.push(hub.plan_record(self.table, repo_id, config=config, private=private))
         return address
-
-
-def _median(values: np.ndarray) -> float:
-    defined = values[~np.isnan(values)]
-    return np.median(defined) if len(defined) else np.nan
 
 
 def compare(

@@ -1,7 +1,7 @@
 """View all self-attention of a model on a text, or the alignments of a pair of sentences."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,8 @@ from attnfaith.importance.context_mixing import alti_matrices, zeroing_matrices
 from attnfaith.loading import open_subject, origin_of
 from attnfaith.reporting.view import TITLES, PairView, View
 from attnfaith.subjects import Subject, SubjectError, outputs
+from attnfaith.subjects.attention import Map
 from attnfaith.subjects.base import plainly
-from attnfaith.subjects.layers import Layer
 from attnfaith.subjects.translator import SequenceSubject
 from attnfaith.support.errors import AttnfaithError, DatasetError, excerpt
 from attnfaith.support.files import MODEL, RECORD
@@ -82,8 +82,8 @@ def view(model, text=None, measures: str | Sequence[str] | None = None, *, token
             raise SubjectError("the logits of this text do not depend on the last layer: there is no answer to follow")
         lacks = _lacking(subject, names, len(matter))
         heads = tuple(layer.weights[0].float().cpu().numpy() for layer in layers)
-        chosen = names or [name for name in MATRICES if name not in lacks]
-        matrices = {name: MATRICES[name][1](subject, batch, layers) for name in chosen}
+        chosen = names or [name for name in NEEDS if name not in lacks]
+        matrices = {name: _matrices(name, subject, batch, layers) for name in chosen}
     inside = subject.attendable(batch)[0].cpu().numpy()
     ids = subject.tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
     own, owners = iter(row["tokens"]), iter(row.get("word_of_token") or range(len(row["tokens"])))
@@ -126,32 +126,28 @@ def _name(source: str) -> str:
     return folder.parent.name if folder.name == MODEL else folder.name
 
 
-def _attention(subject, batch, layers: list[Layer]) -> np.ndarray:
-    return np.stack([layer.weights[0].double().mean(0).cpu().numpy() for layer in layers])
-
-
-def _rollout(subject, batch, layers: list[Layer]) -> np.ndarray:
-    weights = _attention(subject, batch, layers)
-    return (weights + np.eye(weights.shape[1])) / 2
-
-
-def _mixed(matrices_of: Callable) -> Callable:
-    return lambda *stack: np.stack([matrix.cpu().numpy() for matrix in matrices_of(*stack)])
-
-
-MATRICES = {
-    "attention": ((), _attention),
-    "rollout": (("stacked maps",), _rollout),
-    "alti": (("layer parts", "stacked maps"), _mixed(alti_matrices)),
-    "value_zeroing": (("layer states", "stacked maps"), _mixed(zeroing_matrices)),
+NEEDS = {
+    "attention": (),
+    "rollout": ("stacked maps",),
+    "alti": ("layer parts", "stacked maps"),
+    "value_zeroing": ("layer states", "stacked maps"),
 }
-"""{measure: (what it needs of a subject, its matrices (N,L,L) of layers)}; the last need that is lacking is the reason."""
+"""{measure: what it needs of a subject}; the last need that is lacking is the reason."""
+MIXED = {"alti": alti_matrices, "value_zeroing": zeroing_matrices}
+
+
+def _matrices(name: str, subject: Subject, batch, layers: list[Map]) -> np.ndarray:
+    """The matrices (N,L,L) of layers by a measure."""
+    if name in MIXED:
+        return np.stack([matrix.cpu().numpy() for matrix in MIXED[name](subject, batch, layers)])
+    weights = np.stack([layer.weights[0].double().mean(0).cpu().numpy() for layer in layers])
+    return weights if name == "attention" else (weights + np.eye(weights.shape[1])) / 2
 
 
 def _lacking(subject: Subject, names: Sequence[str] | None, length: int) -> dict[str, str]:
     """{measure: why it is left out}. Raises SubjectError for a named one that the model cannot have."""
     reasons = subject.lacks
-    lacks = {name: reasons[need] for name, (needs, _) in MATRICES.items() for need in needs if need in reasons}
+    lacks = {name: reasons[need] for name, needs in NEEDS.items() for need in needs if need in reasons}
     for name in names or ():
         if name in lacks:
             raise SubjectError(f"{name} cannot be seen of this model: {lacks[name]}")

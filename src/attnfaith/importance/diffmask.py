@@ -110,12 +110,16 @@ class DiffMask(Measure):
                 "gates=None, and gates have to be trained: a run trains its own (attnfaith measure RUN --add diffmask); for "
                 "another model attnfaith.train_gates(model, texts, PATH), and options={'diffmask': {'gates': PATH}}"
             )
-        about = load_gates(self.gates).about
+        about = self._trained.about
         if hasattr(subject, "digest") and about["model"] != subject.digest():
             raise SubjectError(
                 f"the gates in {self.gates} were trained for another model (digest {about['model'][:12]}, here "
                 f"{subject.digest()[:12]}): train gates of this one"
             )
+
+    @functools.cached_property
+    def _trained(self) -> Gates:
+        return load_gates(self.gates)
 
     @property
     def is_trained(self) -> bool:
@@ -139,26 +143,16 @@ class DiffMask(Measure):
         """The options as a record keeps them: the digest of the gates, and how they were trained."""
         if self.gates is None:
             return self.settings
-        return {"gates": _short(Path(self.gates).read_bytes()), **load_gates(self.gates).about["settings"]}
+        return {"gates": _short(Path(self.gates).read_bytes()), **self._trained.about["settings"]}
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        if self.gates is None:
-            self.check(subject, None)
-        path = Path(self.gates)
-        gates = _loaded(self.gates, path.stat().st_mtime_ns if path.is_file() else 0, str(subject.device))
         states, mask = states_of(subject, batch), subject.attendable(batch)
-        layers = log_open(gates.logits(states, len(states))).cumsum(2).exp()
+        layers = log_open(self._trained.to(subject.device).logits(states, len(states))).cumsum(2).exp()
         return {
             "importance_diffmask": per_token(subject, batch, layers[:, :, -1]),
             "diffmask_layers": [values.T for values in ragged(layers.cpu(), mask.cpu())],
         }
-
-
-@functools.lru_cache(maxsize=4)
-def _loaded(path: str, changed: int, device: str) -> Gates:
-    """The gates of a file, as it was when it was `changed`; kept, for a measurement asks batch by batch."""
-    return load_gates(path, torch.device(device))
 
 
 def _short(content: bytes) -> str:
@@ -232,24 +226,18 @@ def train_gates(
                 above = min(max(divergence.item() - measure.margin, BELOW), ABOVE)
                 multipliers[layer] *= math.exp(MULTIPLIER_RATE * above)
                 multipliers.clamp_(LEAST_MULTIPLIER, MOST_MULTIPLIER)
-                numbers = [part.item() for part in (divergence, multipliers[layer], opened, same)]
-                if not all(map(math.isfinite, numbers)):
-                    raise ValueError(
-                        f"the training of gates diverged in epoch {epoch}, layer {layer} (divergence {numbers[0]:g}, "
-                        f"multiplier {numbers[1]:g}): lower learning_rate"
-                    )
-                steps.append((layer, *numbers))
+                steps.append((layer, *(part.item() for part in (divergence, multipliers[layer], opened, same))))
+                if not all(map(math.isfinite, steps[-1])):
+                    raise ValueError(f"the training of gates diverged in epoch {epoch}, layer {layer}: lower learning_rate")
             means = _validate(subject, gates, validation, measure.batch_size, seed, whole)
             if means[0] <= VALID_CONSTRAINT and means[2] >= VALID_AGREEMENT and means[1] < fewest:
                 fewest, chosen = means[1], epoch
                 state = {name: value.clone() for name, value in gates.state_dict().items()}
             table = pd.DataFrame(steps, columns=("layer", *NUMBERS))
             by_layer = table.groupby("layer").mean().reindex(range(len(gates.sizes)))
-            by_layer = by_layer.assign(
-                epoch=epoch, multiplier=multipliers.tolist(), **dict(zip(VALIDATION, means, strict=True))
-            )
-            by_layer["steps"] = table["layer"].value_counts().reindex(by_layer.index, fill_value=0)
-            log.append(by_layer.reset_index())
+            facts = {"epoch": epoch, "multiplier": multipliers.tolist(), **dict(zip(VALIDATION, means, strict=True))}
+            counts = table["layer"].value_counts().reindex(by_layer.index, fill_value=0)
+            log.append(by_layer.assign(**facts, steps=counts).reset_index())
             kl, _, opened, same = table[[*NUMBERS]].mean()
             say(
                 f"diffmask epoch {epoch}/{measure.epochs}: divergence {kl:.3f} (margin {measure.margin:g}), multiplier "
@@ -303,7 +291,6 @@ def divergence_of(whole: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
 def _validate(subject: Subject, gates: Gates, rows, size: int, seed: int, logits: dict) -> list[float]:
     """Means of divergence, open gates and kept classes at the last layer, with gates drawn the same each time."""
     noise, last = torch.Generator().manual_seed(seed), len(gates.sizes) - 1
-    masked = [
-        _mask(subject, gates, batch, last, noise, logits) for batch in _batches(subject, rows, np.arange(len(rows)), size)
-    ]
+    batches = _batches(subject, rows, np.arange(len(rows)), size)
+    masked = [_mask(subject, gates, batch, last, noise, logits) for batch in batches]
     return [float(torch.cat(parts).mean()) for parts in zip(*masked, strict=True)]

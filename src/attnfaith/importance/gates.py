@@ -125,13 +125,13 @@ def save_gates(gates: Gates, path: Path, about: dict) -> None:
     write_atomically(path, save(tensors, {"attnfaith": json.dumps(fields)}))
 
 
-def load_gates(path: str | Path, device: torch.device | str = "cpu") -> Gates:
-    """The gates of a file, with the facts about them as `about`.
+def load_gates(path: str | Path) -> Gates:
+    """The gates of a file, on the CPU, with the facts about them as `about`.
 
     Raises FileError for a file that is not there, or holds no gates of inputs.
     """
     try:
-        with safe_open(path, "pt", str(device)) as file:
+        with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {})["attnfaith"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
         if (about["format"], about["kind"]) != (FORMAT, KIND):
@@ -143,4 +143,4 @@ def load_gates(path: str | Path, device: torch.device | str = "cpu") -> Gates:
             f"{path} holds no gates that can be read ({excerpt(error)}): give a file that a training of diffmask wrote"
         ) from error
     gates.about = about
-    return gates.to(device).eval()
+    return gates.eval()

@@ -47,7 +47,6 @@ class _GradientByRules(TargetMeasure):
         super().check(subject, dataset)
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        subject.check_rules(self.inputs)
         shares = subject.relevance(batch, self.explained(subject, batch), self.rules, self.inputs)
         places, values = shares.per_position[:, 0], shares.values[:, 0]
         markers = places.masked_fill(subject.attendable(batch), 0).sum(1)
@@ -191,7 +190,6 @@ class Lrp(TargetMeasure):
         super().check(subject, dataset)
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        check_rules(subject)
         f = self.explained(subject, batch)
         if torch.finfo(subject.vocabulary().dtype).bits < 32:  # coarse sums are not those that relevance goes through
             subject = subject.with_dtype(torch.float32)

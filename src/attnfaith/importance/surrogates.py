@@ -40,6 +40,8 @@ class _Surrogate(TargetMeasure):
 
     samples: how many parts are read. absent: "deleted" tokens are gone from the text, "zero" ones have embeddings of zeros,
     and so on (`attnfaith.subjects.text_parts`). Of a hierarchical model sentences, or words, take the place of tokens.
+
+    Subclasses define fit(value, length): the scores (T,) of a function of parts (V,T) of 0 and 1.
     """
 
     samples: Samples = 256
@@ -54,37 +56,31 @@ class _Surrogate(TargetMeasure):
         require(subject, {ABSENT[self.absent]}, f"{self.name} with absent='{self.absent}'")
         super().check(subject, dataset)
 
-    def fit(self, value, length: int) -> np.ndarray:
-        """The scores (T,) of value, which takes parts (V,T) of 0 and 1 to (V,); draws from torch's generator."""
-        raise NotImplementedError
-
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
         f, dtype = self.explained(subject, batch), torch.get_default_dtype()
-        fitted, residuals = [], []
+        rows = []
         for row, (name, length) in enumerate(zip(batch["instance_id"], token_counts(subject, batch), strict=True)):
-            scores, residual = np.zeros(0), 0.0
-            if length:
-                text, own, broken = batch.alone(row), f[row : row + 1], []
+            if not length:
+                rows.append((np.zeros(0, np.float32), 0.0))
+                continue
+            text, own, broken = batch.alone(row), f[row : row + 1], []
 
-                def value(parts, text=text, own=own, broken=broken):
-                    different, place = np.unique(parts.numpy().astype(bool), axis=0, return_inverse=True)
-                    with default_dtype(dtype):
-                        (logits,) = read_parts(subject, text, [different], self.absent)
-                    values = own(torch.from_numpy(logits[None]).to(subject.device))[0].cpu()
-                    broken += [True] * (not values.isfinite().all())
-                    return values.nan_to_num()[place.reshape(-1)]
+            def value(parts, text=text, own=own, broken=broken):
+                with default_dtype(dtype):
+                    (logits,) = read_parts(subject, text, [parts.numpy().astype(bool)], self.absent)
+                values = own(torch.from_numpy(logits[None]).to(subject.device))[0].cpu()
+                broken += [True] * (not values.isfinite().all())
+                return values.nan_to_num()
 
-                ends = value(torch.stack([torch.zeros(length), torch.ones(length)]))
-                scores = np.diff(ends.numpy())  # of one item, all of the difference
-                if length > 1 and not broken:
-                    with drawing(int(generator(seed, name, self.name).integers(2**63))):
-                        scores = self.fit(value, length)
-                if broken:
-                    scores = np.full(length, np.nan)
-                residual = float(scores.sum() - (ends[1] - ends[0]))
-            fitted.append(scores.astype(np.float32))
-            residuals.append(residual)
-        return dict(zip(self.columns, (fitted, residuals), strict=False))
+            ends = value(torch.stack([torch.zeros(length), torch.ones(length)]))
+            scores = np.diff(ends.numpy())  # of one item, all of the difference
+            if length > 1 and not broken:
+                with drawing(int(generator(seed, name, self.name).integers(2**63))):
+                    scores = self.fit(value, length)
+            if broken:
+                scores = np.full(length, np.nan)
+            rows.append((scores.astype(np.float32), float(scores.sum() - (ends[1] - ends[0]))))
+        return dict(zip(self.columns, map(list, zip(*rows, strict=True)), strict=False))
 
 
 class _Linear:

@@ -227,7 +227,7 @@ class _MapSearch:
         sites = self.subject.sites.layers
         self.layers_shown = [sites[layer] for layer in self.subject.reduction.chosen(len(sites))]
         wanted = {*self.layers_shown, *target.numbers}
-        read = self.subject.read(target.batch, keep=wanted.__contains__)
+        read = self.subject.read(target.batch, keep=wanted)
         self.maps = {attention_map.number: attention_map.weights for attention_map in read.maps}
         self.matter = self.subject.matter(target.batch)
         self.own, self.prediction = self._shown({}, 1), read.logits.double().softmax(-1)
@@ -293,7 +293,7 @@ class _MapSearch:
         edit = self.target.edit(Dealt, owner)
         edit.free = free
         after = None if whole or self.target.prefix is None else (self.target.prefix, owner)
-        read = self.subject.read(self.target.batch.take(owner), edit, keep=self.maps.keys().__contains__, after=after)
+        read = self.subject.read(self.target.batch.take(owner), edit, keep=self.maps, after=after)
         maps = {layer.number: layer.weights for layer in read.maps}
         return read.logits.double().softmax(-1), self._shown(maps, len(owner))
 

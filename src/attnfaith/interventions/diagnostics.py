@@ -188,10 +188,9 @@ def _punctuation(tokens, owners) -> list[bool]:
 
 def _heads(subject: Subject, batch: Batch) -> torch.Tensor:
     """(B,H,L): the mean over the rows that matter, of each head of the layers that are shown."""
-    numbers = {subject.sites.layers[layer] for layer in subject.reduction.chosen(len(subject.sites.layers))}
     rows = subject.matter(batch).double()
     rows = rows / rows.sum(1, keepdim=True)
-    maps = subject.read(batch, keep=numbers.__contains__).maps
+    maps = subject.read(batch, keep=subject.shown_maps).maps
     return torch.cat([torch.einsum("bq,bhql->bhl", rows, layer.weights.double()) for layer in maps], 1)
 
 

@@ -37,19 +37,9 @@ def whole(subject: Subject, batch: Batch) -> np.ndarray:
     return whole_logits(subject, batch).double().softmax(-1).cpu().numpy()
 
 
-def read_logits(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str) -> list[np.ndarray]:
-    """Return logits (V,C) in float64 of parts of each text: one array (V,T) bool an instance, true where items stay.
-
-    absent: what becomes of the other items, see `subjects.text_parts`. Equal parts are read once.
-    """
-    different = [np.unique(part, axis=0, return_inverse=True) for part in parts]
-    logits = text_parts.read_parts(subject, batch, [part for part, _ in different], absent)
-    return [values[number.reshape(-1)] for values, (_, number) in zip(logits, different, strict=True)]
-
-
 def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str) -> list[np.ndarray]:
-    """Return class probabilities (V,C) in float64 of the same."""
-    return [softmax(logits) for logits in read_logits(subject, batch, parts, absent)]
+    """Return class probabilities (V,C) in float64 of parts of each text, see `text_parts.read_parts`."""
+    return [softmax(logits) for logits in text_parts.read_parts(subject, batch, parts, absent)]
 
 
 def rank(scores: Sequence[np.ndarray], random: np.random.Generator) -> np.ndarray:
@@ -184,7 +174,7 @@ class Comprehensiveness(ExplanationTest):
         names, texts, random = self.scored(subject, batch, scores, seed)
         marks = batch.get("rationale", [()] * len(texts))
         removed = [self._removed(*text) for text in zip(texts, map(np.asarray, marks), random, strict=True)]
-        rows, parts = [], read_logits(subject, batch, [~sets for sets in removed], self.absent)
+        rows, parts = [], text_parts.read_parts(subject, batch, [~sets for sets in removed], self.absent)
         for values, logits in zip(texts, map(torch.from_numpy, parts), strict=True):
             odds = log_odds(logits, logits[:1].argmax(-1).expand(len(logits))).numpy()
             ends = np.cumsum([len(names) * len(self.shares), self.draws * len(self.shares)])

@@ -16,7 +16,7 @@ from attnfaith.interventions.targets import AFFINE, MASKED, under
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects import Batch, Edit, require
-from attnfaith.subjects.attention import ALL, Map, nothing
+from attnfaith.subjects.attention import ALL, Map
 from attnfaith.subjects.pairs import of_sources, of_targets
 
 
@@ -115,8 +115,7 @@ class Identifiability(Measure):
         chosen = torch.tensor([number], device=batch["attention_mask"].device)
         text = subject.keep(batch.take(chosen), batch["attention_mask"][chosen].bool())
         reduction, inside = subject.reduction, subject.attendable(text)[0].cpu().numpy()
-        layers = {subject.sites.layers[layer] for layer in reduction.chosen(len(subject.sites.layers))}
-        read, matter = subject.read(text, keep=layers.__contains__), subject.matter(text)[0].nonzero()
+        read, matter = subject.read(text, keep=subject.shown_maps), subject.matter(text)[0].nonzero()
         weights = {layer.number: layer.weights[0].double().cpu().numpy() for layer in read.maps}
         rows, parts = [], []
         for layer in read.maps:
@@ -138,7 +137,7 @@ class Identifiability(Measure):
             held[part.places] += part.share * part.polytope.own
             weights[number][head, row, free] = mass * reached
         edit = Replaced({number: torch.from_numpy(replacement) for number, replacement in weights.items()})
-        logits = subject.read(text, edit, keep=nothing).logits.double()
+        logits = subject.read(text, edit, keep=()).logits.double()
         return held, other, float((logits - read.logits.double()).abs().max())
 
 

@@ -20,7 +20,7 @@ import torch
 
 from attnfaith.measurement.registry import Measure
 from attnfaith.subjects import Batch, Edit, Subject, whole_logits
-from attnfaith.subjects.attention import ALL, nothing
+from attnfaith.subjects.attention import ALL
 from attnfaith.subjects.layers import Prefix
 from attnfaith.subjects.pairs import PairBatch, by_target_words, word_sums
 from attnfaith.subjects.protocol import cached, log_odds
@@ -354,7 +354,7 @@ class Maps(Target):
         factor = torch.ones_like(added, requires_grad=True)
         start = None if self.prefix is None else (self.prefix, owner)
         edit = self.edit(Scaled, owner, added=added, factor=factor)
-        logits = self.subject.read(self.batch, edit, keep=nothing, after=start).logits
+        logits = self.subject.read(self.batch, edit, keep=(), after=start).logits
         odds = log_odds(logits)
         slopes = torch.stack(torch.autograd.grad(odds.sum(), [added, factor], materialize_grads=True), 1).double()
         by_text = [slope[:, places] for slope, places in zip(slopes.cpu().numpy(), self.places, strict=True)]

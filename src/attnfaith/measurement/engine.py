@@ -25,7 +25,7 @@ from attnfaith.data.fingerprint import digest_attention, digest_data
 from attnfaith.measurement.registry import Measure, MeasurementError, build, classes
 from attnfaith.subjects import SubjectError, outputs, require, sequence_subject, subject_of, whole_logits
 from attnfaith.subjects.pairs import word_sums
-from attnfaith.subjects.protocol import MARKED, RECORDED
+from attnfaith.subjects.protocol import RECORDED
 from attnfaith.subjects.text_parts import marked_places
 from attnfaith.support.errors import DatasetError, FileError, excerpt
 from attnfaith.support.files import read_object, write_atomically
@@ -198,7 +198,7 @@ def check(
             measure.check(subject, dataset)
         except ValueError as error:
             raise MeasurementError(f"'{measure.name}': {error}") from error
-    copied = (*COPIED, *MARKED, "words") if reads == "texts" else ("gold_links",)
+    copied = (*COPIED, "impermissible", "words") if reads == "texts" else ("gold_links",)
     present = [name for name in copied if name in dataset.column_names]
     present += ["word_attention"] if "words" in present else []
     present += SELECTION if "selection" in subject.capabilities else []
@@ -288,9 +288,8 @@ def _read_texts(subject, batch, rows: Mapping[str, list], extra: Mapping, attent
         columns["word_attention"] = _by_sentence(subject.word_attention(batch), subject.items(batch))
     if "selection" in extra:
         columns |= {name: record.ragged(getattr(subject, name)(batch).cpu(), mask.cpu()) for name in SELECTION}
-    for name in MARKED:
-        if name in extra:
-            columns[name] = record.ragged(marked_places(subject, batch, batch[name]).cpu(), mask.cpu())
+    if "impermissible" in extra:
+        columns["impermissible"] = record.ragged(marked_places(subject, batch, batch["impermissible"]).cpu(), mask.cpu())
     return columns
 
 

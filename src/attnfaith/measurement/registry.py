@@ -252,10 +252,8 @@ def mistake(error: Exception, options: Mapping) -> str:
     if not hasattr(error, "errors"):
         return str(error)
     mistakes = error.errors(include_url=False)
-    place, reasons = (
-        mistakes[0]["loc"],
-        ", or ".join(dict.fromkeys(found["msg"].removeprefix("Value error, ") for found in mistakes)),
-    )
+    place, messages = mistakes[0]["loc"], [found["msg"].removeprefix("Value error, ") for found in mistakes]
+    reasons = ", or ".join(dict.fromkeys(messages))
     return f"{place[0]}={excerpt(options.get(place[0]))}: {reasons}" if place else reasons
 
 

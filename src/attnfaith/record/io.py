@@ -1,9 +1,9 @@
 """Read, write, join and compare records; their columns as arrays."""
 
-import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -93,12 +93,11 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
                 f"record {number} has other columns than record 0: {cut(', '.join(different))} are in one only; measure "
                 "both with the same measures, or report each alone"
             )
-    gathered = [part for table in tables for part in settings(table)]
     try:
         joined = pa.concat_tables([table.select(names) for table in tables], promote_options="default")
     except pa.ArrowException as error:
         raise RecordError(f"the records hold one column in different types: {error}") from error
-    joined = with_settings(joined.unify_dictionaries(), gathered)
+    joined = with_settings(joined.unify_dictionaries(), [part for table in tables for part in settings(table)])
     validate(joined)
     return joined
 
@@ -158,8 +157,7 @@ def load(path: str | os.PathLike) -> pa.Table:
             f"{path} has version {cut(version, 20)} of the record's schema, this package reads {VERSION}: measure the model "
             "anew"
         )
-    with _readable(path):
-        table = pq.read_table(path, partitioning=None)  # a folder that is called seed=3 is no column
+    table = _read(path, partial(pq.read_table, partitioning=None))  # a folder that is called seed=3 is no column
     validate(table)
     settings(table)
     pa.default_memory_pool().release_unused()  # reading a column takes several times its size
@@ -170,13 +168,11 @@ def schema_of(path: str | os.PathLike) -> pa.Schema:
     """Return the schema in a record's file. Raises RecordError where there is no file, or it is corrupt."""
     if not Path(path).is_file():
         raise RecordError(f"no record at {path}")
-    with _readable(path):
-        return pq.read_schema(path)
+    return _read(path, pq.read_schema)
 
 
-@contextlib.contextmanager
-def _readable(path: str | os.PathLike) -> Iterator[None]:
+def _read(path: str | os.PathLike, read: Callable):
     try:
-        yield
+        return read(path)
     except (pa.ArrowException, OSError) as error:
         raise RecordError(f"{path} is not a readable record (corrupt or half-written): {error}") from error

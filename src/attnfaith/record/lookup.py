@@ -65,10 +65,10 @@ def find_records(*words: str | os.PathLike, revision: str | None = None) -> list
             matches = [Source(str(word), (path,))]
         elif os.path.isdir(word):
             matches = _in_folder(path)
-        elif (match := REPOSITORY.fullmatch(str(word))) and not closest(path.name, _neighbours(path)):
-            matches = _on_hub(match["repo"], match["configuration"], revision)
+        elif (near := _near(path)) or not (match := REPOSITORY.fullmatch(str(word))):
+            raise NotFoundError(f"no run or record at {cut(str(word))}{near}")
         else:
-            raise NotFoundError(f"no run or record at {cut(str(word))}{_near(path)}")
+            matches = _on_hub(match["repo"], match["configuration"], revision)
         sources |= {source.paths: source for source in matches}
     return list(sources.values())
 
@@ -91,11 +91,11 @@ def run_on_hub(repo_id: str, names: Sequence[str] = (RECIPE, STATE)) -> Path:
 
     Raises NotFoundError where the Hub does not give them, or it is no run.
     """
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import errors, snapshot_download
 
     try:
         snapshot = Path(snapshot_download(repo_id, allow_patterns=[*names]))
-    except _refusals() as error:
+    except (errors.HFValidationError, OSError) as error:
         raise NotFoundError(
             f"no folder of a run at {cut(repo_id)}, and on the Hub {why_unreadable(error, repo_id)}"
         ) from error
@@ -135,12 +135,6 @@ def why_unreadable(error: Exception, repo_id: str) -> str:
     return f"{repo_id} cannot be read ({type(error).__name__}: {excerpt(error)})"
 
 
-def _refusals() -> tuple[type[Exception], ...]:
-    from huggingface_hub.errors import HFValidationError
-
-    return HFValidationError, OSError
-
-
 def _in_folder(folder: Path) -> list[Source]:
     if (folder / RECORD).is_file():
         return [Source(str(folder), (folder / RECORD,), folder)]
@@ -157,34 +151,30 @@ def _by_number(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]
 
 
-def _neighbours(path: Path) -> list[str]:
-    """Names of the runs and records in the folder of a path."""
-    try:
-        return sorted(item.name for item in path.parent.iterdir() if (item / RECORD).is_file() or item.suffix == ".parquet")
-    except (OSError, ValueError):
-        return []
-
-
 def _near(path: Path) -> str:
-    """The end of a message: the most similar name in the same folder."""
-    near = closest(path.name, _neighbours(path))
+    """The end of a message: the run or record in the same folder whose name is most similar; "" without one."""
+    try:
+        names = [item.name for item in path.parent.iterdir() if (item / RECORD).is_file() or item.suffix == ".parquet"]
+    except (OSError, ValueError):
+        return ""
+    near = closest(path.name, sorted(names))
     return f"; did you mean {path.parent / near}?" if near else ""
 
 
 def _on_hub(repo_id: str, configuration: str | None, revision: str | None) -> list[Source]:
     """The records that a model's card names, or those of a data set of records."""
-    from huggingface_hub import ModelCard, hf_hub_download
+    from huggingface_hub import ModelCard, errors, hf_hub_download
 
     try:
-        path = Path(hf_hub_download(repo_id, CARD, revision=revision))
-    except _refusals() as unread:  # no model: perhaps a data set
+        path = hf_hub_download(repo_id, CARD, revision=revision)
+    except (errors.HFValidationError, OSError) as unread:  # no model: perhaps a data set
         try:
             return _in_dataset(repo_id, configuration, revision)
-        except _refusals() as error:
+        except (errors.HFValidationError, OSError) as error:
             why = why_unreadable(unread, repo_id)
             raise NotFoundError(f"no run or record at {repo_id}, and on the Hub {why}") from error
     try:
-        card = ModelCard(path.read_text(encoding="utf-8")).data.get("attnfaith")
+        card = ModelCard.load(path).data.get("attnfaith")
         records = card["records"]
     except (ValueError, TypeError, KeyError, yaml.YAMLError) as error:
         raise NotFoundError(f"{repo_id}: the model's card names no record; give the data set that holds it") from error

@@ -249,7 +249,7 @@ def validate(table: pa.Table) -> None:
     lengths = {axis: {} for axis in (("T", "G", "L", "A", "R", "W") if sequences else ("T", "C", "W"))}
     if sequences:
         lengths["R"] = {"the rule": np.full(table.num_rows, 2)}
-    for name in [*common, *(name for name in table.column_names if name not in common)]:  # the common give T, C and G
+    for name in sorted(table.column_names, key=lambda name: name not in common):  # the common give T, C and G
         field = table.schema.field(name)
         column, is_fixed = column_of(field), name in fixed
         if is_fixed and not (name == "probs" and column in OUTPUTS.values()):
@@ -265,7 +265,7 @@ def validate(table: pa.Table) -> None:
         label, classes = table.column("label").to_numpy(), lengths["C"]["probs"]
         for row in np.flatnonzero(classes == 0)[:1]:
             raise RecordError(f"row {row}: column 'probs' is empty; a prediction has a probability for each class")
-        for row in np.flatnonzero(~np.isnan(label.astype(float)) & ((label < 0) | (label >= classes)))[:1]:
+        for row in np.flatnonzero((label < 0) | (label >= classes))[:1]:  # never of NaN, a label that is null
             raise RecordError(f"row {row}: label {label[row]:.0f} is outside 0..{classes[row] - 1}")
     cells = table.select(["instance_id", "cell"]).group_by(["instance_id", "cell"]).aggregate([([], "count_all")])
     for row in cells.filter(pc.greater(cells.column("count_all"), 1)).slice(0, 1).to_pylist():

@@ -10,8 +10,9 @@ classes.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -25,13 +26,16 @@ FUSED = torch.nn.functional.scaled_dot_product_attention
 """One function from queries, keys and values to outputs: its weights are never there to be read."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Map:
     """The attention of one layer as the model used it.
 
     number: its place in the order of the forward pass. weights (B,H,Q,K): what weighed the values, after every edit; of a
     model with attention sinks a row sums to less than 1. values (B,H,K,D). output (B,H,Q,D): their product, of each head.
     scores: the input of the softmax, in the model's own shape; None of texts that were read apart.
+
+    Of a recorded layer (`layers.Recorded`): state and result (B,L,E), the input and the output of its module, None where
+    layers are no modules; and the calls that follow the map, up to the next one or the end of the layer.
     """
 
     number: int
@@ -39,6 +43,9 @@ class Map:
     values: torch.Tensor
     output: torch.Tensor
     scores: torch.Tensor | None = None
+    state: torch.Tensor | None = None
+    result: torch.Tensor | None = None
+    calls: list = field(default_factory=list)
 
 
 class Edit:
@@ -65,9 +72,9 @@ class Edit:
         """Other values (B,H,K,D)."""
         return values
 
-    def output(self, number: int, output: torch.Tensor) -> torch.Tensor:
-        """Another output (B,H,Q,D) of the heads."""
-        return output
+    def output(self, attention_map: Map) -> torch.Tensor:
+        """Another output (B,H,Q,D) of the heads of a map."""
+        return attention_map.output
 
     def take(self, chosen: torch.Tensor, length: int | None = None) -> "Edit":
         """The edit for the instances `chosen`, cut to so many input positions; itself, where it is the same for all."""
@@ -80,20 +87,14 @@ class Edit:
 class Hook(TorchFunctionMode):
     """A context around one forward pass: within, the attention of a model is read, and edited.
 
-    count: the number of instances that the model reads. edit: see `Edit`. keep: which maps to keep, by number; all by
-    default. watch: the number of the map whose output `rows` needs; a graph is made from there on. A function that replaces
+    count: the number of instances that the model reads. edit: see `Edit`. keep: the numbers of the maps to keep; None keeps
+    all. watch: the number of the map whose output `rows` needs; a graph is made from there on. A function that replaces
     softmax is recognised by an attribute `is_attention` that is true.
 
     maps: those that were kept. number, softmaxes, fused: how many maps, softmaxes and attentions in one piece there were.
     """
 
-    def __init__(
-        self,
-        count: int,
-        edit: Edit | None = None,
-        keep: Callable[[int], bool] = lambda number: True,
-        watch: int | None = None,
-    ):
+    def __init__(self, count: int, edit: Edit | None = None, keep: Collection[int] | None = None, watch: int | None = None):
         super().__init__()
         self.count, self.edit, self.keep, self.watch = count, edit or Edit(), keep, watch
         self.watched: torch.Tensor | None = None
@@ -180,17 +181,19 @@ class Hook(TorchFunctionMode):
         scores = self._tracked[id(tracked)][1]
         weights = self.edit.weights(self.number, weights).to(weights.dtype)
         values = self.edit.values(self.number, values.expand(-1, weights.shape[1], -1, -1))  # heads may share theirs
-        output = self.edit.output(self.number, torch.matmul(weights, values))
+        attention_map = Map(self.number, weights, values, torch.matmul(weights, values), scores)
+        attention_map.output = self.edit.output(attention_map)
         if self.number == self.watch:
             torch.set_grad_enabled(True)
+            output = attention_map.output
             self.watched = output if output.requires_grad else output.detach().requires_grad_()
-            output = self.watched.clone()  # what a model may add to in place
-        if self.keep(self.number):
-            self.maps.append(Map(self.number, weights, values, output, scores))
+            attention_map.output = self.watched.clone()  # what a model may add to in place
+        if self.keep is None or self.number in self.keep:
+            self.maps.append(attention_map)
         self.number += 1
         # the tensors made from this softmax are no longer needed: else they would be held to the end of the pass
         self._tracked = {key: pair for key, pair in self._tracked.items() if pair[1] is not scores}
-        return output
+        return attention_map.output
 
 
 def widened(values: torch.Tensor) -> torch.Tensor:
@@ -229,20 +232,14 @@ def lengths_of(mask: torch.Tensor) -> torch.Tensor:
     return (mask.bool() * places).amax(1).clamp(min=1)
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(NamedTuple):
     """A forward pass of a batch: logits (B,C); maps over input positions, first layer first, 0 behind shorter texts; rows
     (B,L), those of the last layer that matter, None where they were not asked for.
     """
 
     logits: torch.Tensor
-    maps: list[Map] = field(default_factory=list)
+    maps: list[Map]
     rows: torch.Tensor | None = None
-
-
-def nothing(number: int) -> bool:
-    """No map is kept."""
-    return False
 
 
 HELD = Edit(weights=lambda number, weights: weights.detach())
@@ -271,15 +268,13 @@ class Watching(Edit):
 
 
 class Named(Watching):
-    """The module in which each map is made, and the number of its call."""
+    """`calls`: where each map is made, the name of a module and the number of its call among all calls."""
 
     def __init__(self, model):
-        self.model, self.names, self.calls, self._within = model, [], [], []
-        self._called: dict[str, int] = {}
+        self.model, self.calls, self._within, self._count = model, [], [], 0
 
     def weights(self, number, weights):
-        self.names.append(self._within[-1])
-        self.calls.append(self._called.get(self.names[-1], 0))
+        self.calls.append(self._within[-1])
         return weights
 
     def watch(self):
@@ -288,8 +283,8 @@ class Named(Watching):
             yield module.register_forward_hook(self._leave, always_call=True)
 
     def _enter(self, name: str) -> None:
-        self._called[name] = self._called.get(name, 0) + 1
-        self._within.append(name)
+        self._count += 1
+        self._within.append((name, self._count))
 
     def _leave(self, *args) -> None:
         self._within.pop()
@@ -342,7 +337,7 @@ def map_products(subject, batch, target: Target, layers: Sequence[int]) -> Itera
     numbers = {subject.sites.layers[layer] for layer in layers}
     for rows, length in subject.groups(batch):
         with torch.enable_grad():
-            read = subject.read(batch.take(rows, length), LEAVES, keep=numbers.__contains__, rows=True)
+            read = subject.read(batch.take(rows, length), LEAVES, keep=numbers, rows=True)
             weights = [attention_map.weights for attention_map in read.maps]
             value = target(read.logits, rows).sum()
             slopes = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)

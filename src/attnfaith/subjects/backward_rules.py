@@ -14,37 +14,21 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from transformers.activations import ACT2CLS
 
-from attnfaith.subjects.attention import SOFTMAX, Edit, Embedded, Hook, nothing, widened
-from attnfaith.subjects.base import frozen, precision
+from attnfaith.subjects.attention import SOFTMAX, Edit, Embedded, Hook, widened
+from attnfaith.subjects.base import frozen, rounding
 from attnfaith.subjects.layers import with_state
 from attnfaith.subjects.protocol import SubjectError
 
 
-SAME = 1e-4
-"""A second derivative, over the first, that counts as rounding."""
-
-ACTIVATIONS = frozenset(
-    {
-        *(functional.gelu, functional.silu, functional.relu, torch.relu, torch.Tensor.relu, functional.relu6),
-        *(torch.tanh, torch.Tensor.tanh, functional.tanh, functional.leaky_relu, functional.elu, functional.celu),
-        *(torch.selu, functional.selu, functional.mish, functional.hardswish, functional.hardtanh),
-        *(torch.erf, torch.Tensor.erf, torch.special.erf),
-    }
-)
-GATES = frozenset({torch.sigmoid, torch.Tensor.sigmoid, functional.sigmoid, functional.hardsigmoid})
-DIVISORS = frozenset(
-    {
-        *(torch.rsqrt, torch.Tensor.rsqrt, torch.sqrt, torch.Tensor.sqrt, torch.std, torch.Tensor.std),
-        *(torch.norm, torch.Tensor.norm, torch.linalg.norm, torch.linalg.vector_norm),
-    }
-)
-PRODUCTS = frozenset({torch.mul, torch.Tensor.mul, torch.Tensor.__mul__, torch.Tensor.__rmul__, torch.multiply})
-SUMS = frozenset({torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__})
-POWERS = frozenset({torch.pow, torch.Tensor.pow, torch.Tensor.__pow__})
+ACTIVATIONS = frozenset("gelu silu relu relu6 tanh leaky_relu elu celu selu mish hardswish hardtanh erf special_erf".split())
+GATES = frozenset({"sigmoid", "hardsigmoid"})
+DIVISORS = frozenset("rsqrt sqrt std norm linalg_norm linalg_vector_norm".split())
+PRODUCTS = frozenset({"mul", "__mul__", "__rmul__", "multiply"})
+SUMS = frozenset({"add", "__add__", "__radd__"})
+"""Functions of torch and methods of tensors, by name."""
 CLASSES = tuple({entry[0] if isinstance(entry, tuple) else entry for entry in ACT2CLS.values()} - {nn.Identity})
 NAMED = re.compile(r"gelu|relu|silu|swish|tanh|mish", re.I)
 
@@ -86,32 +70,26 @@ class Rules(TorchFunctionMode):
         return super().__exit__(*error)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if function in ACTIVATIONS and _follows(args[0]):
+        kwargs, name = kwargs or {}, getattr(function, "__name__", "")
+        if name in ACTIVATIONS and _follows(args[0]):
             inplace = {"inplace": False} if "inplace" in kwargs else {}
-            rest = {name: value for name, value in kwargs.items() if name != "inplace"} | inplace
 
             def applied(values):
-                return function(values, *args[1:], **rest)
+                return function(values, *args[1:], **kwargs | inplace)
 
             return self._activated(applied, args[0], applied(args[0].detach()))
-        if function in PRODUCTS and len(args) == 2 and all(map(_follows, args)):
+        if name in PRODUCTS and len(args) == 2 and all(map(_follows, args)):
             return self._product(function, args)
-        if function in (functional.layer_norm, torch.layer_norm) and _follows(args[0]):
+        if name == "layer_norm" and _follows(args[0]):
             return _layer_norm(*args, **kwargs)
-        if function is functional.rms_norm and _follows(args[0]):
+        if name == "rms_norm" and _follows(args[0]):
             return _rms_norm(*args, **kwargs)
         result = function(*args, **kwargs)
-        if function in GATES:
-            return result.detach()
-        if function in SUMS and any(id(value) in self._gates for value in args) and not all(map(_follows, args)):
+        if name in SUMS and any(id(value) in self._gates for value in args) and not all(map(_follows, args)):
             self._slopes[id(result)] = result
-        if function in DIVISORS or self._is_held(function) or (function in POWERS and _is_root(args, kwargs)):
-            return result.detach()
-        return result
-
-    def _is_held(self, function) -> bool:
-        return self.rules == "frozen" and (function in SOFTMAX or getattr(function, "is_attention", False))
+        is_softmax = function in SOFTMAX or getattr(function, "is_attention", False)
+        is_held = name in GATES | DIVISORS or (is_softmax and self.rules == "frozen")
+        return result.detach() if is_held or (name == "pow" and _is_root(args, kwargs)) else result
 
     def _activated(self, function: Callable, values: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
         result = result.detach()
@@ -199,7 +177,7 @@ def shares(subject, batch, explain: Callable, rules: str, inputs: str = "layer")
         arguments = subject.model_inputs(part)
         with _differentiable(subject), frozen(subject.model), Rules(subject.model, rules), ExitStack() as stack:
             if rules == "halved":
-                stack.enter_context(Hook(len(rows), HALVES, nothing))
+                stack.enter_context(Hook(len(rows), HALVES, ()))
             if inputs == "table":
                 states = [subject.embed(part).detach().requires_grad_()]
                 stack.enter_context(Embedded(subject.vocabulary(), arguments["input_ids"], states[0]))
@@ -239,11 +217,8 @@ def cut(subject) -> Iterator[list[torch.Tensor]]:
         return None if found else with_state(args, kwargs, leaf)
 
     first = subject.model.get_submodule(subject.sites.blocks[0])
-    handle = first.register_forward_pre_hook(enter, with_kwargs=True)
-    try:
+    with first.register_forward_pre_hook(enter, with_kwargs=True):
         yield found
-    finally:
-        handle.remove()
 
 
 def check_rules(subject, text: dict, inputs: str) -> None:
@@ -257,7 +232,7 @@ def check_rules(subject, text: dict, inputs: str) -> None:
         (slope,) = torch.autograd.grad((logits * weights).sum(), [leaf], create_graph=True, materialize_grads=True)
         if slope.requires_grad:
             (second,) = torch.autograd.grad((slope * leaf.detach()).sum(), [leaf], materialize_grads=True)
-            if float(second.abs().max()) > max(SAME, 8 * precision(model)) * float(slope.detach().abs().max()):
+            if float(second.abs().max()) > rounding(model) * float(slope.detach().abs().max()):
                 raise SubjectError(
                     f"{type(model).__name__} is not linear with its attention, divisors and activations held fixed: a part "
                     "of it is something else, for which there is no rule"

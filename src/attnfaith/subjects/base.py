@@ -4,16 +4,17 @@ import copy
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from operator import attrgetter
 
 import torch
 
+from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
 from attnfaith.data.fingerprint import hash_of_weights
 from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.subwords import tokenizer_digest
 from attnfaith.subjects.attention import widened
-from attnfaith.subjects.protocol import SubjectError
+from attnfaith.subjects.protocol import Batch, SubjectError
 
 
 PARALLEL = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
@@ -21,7 +22,7 @@ DEVICES = ("cpu", "cuda", "mps", "xpu")
 BOUNDLESS = 10**9
 """A tokenizer's limit from here on means that it has none."""
 TOLERANCE = 1e-4
-"""Largest difference of logits, over their size or 1, that counts as rounding of float32 and float64."""
+"""Largest difference, over the size of numbers or 1, that counts as rounding of float32 and float64."""
 EAGER = {"_attn_implementation": "eager", "return_dict": True}
 """By `set_attn_implementation` the same takes as long, warns of models with one way, and forgets the ways of parts."""
 LEFT_OUT = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "auto_map")
@@ -38,9 +39,12 @@ class ModelSubject:
     """
 
     kind: str
+    pad_token_id: int | None
     can: frozenset[str] = frozenset()
     lacks: Mapping[str, str] = {}
     level = "token"
+    configurations: Sequence = ()
+    """Configurations of parts whose attention is "eager", step by step, while the model is read."""
     device = property(attrgetter("model.device"))
 
     def __init__(self, model, tokenizer=None):
@@ -79,6 +83,21 @@ class ModelSubject:
         """A batch from texts, or from pairs (text, second text)."""
         return self.collate(self.rows(texts_in_memory(texts)).to_list())
 
+    def collate(self, rows: Sequence[Mapping]) -> Batch:
+        """A batch from rows of `rows`, on the model's device; a text of no token has a place to fill."""
+        filling = self.pad_token_id or 0  # also of a model without a padding token, which reads texts of one length
+        empty = {"input_ids": [filling], **dict.fromkeys(POSITION_COLUMNS, [0]), "special_tokens_mask": [1]}
+        features = [{name: row[name] or empty[name] for name in empty if row.get(name) is not None} for row in rows]
+        batch = pad_batch(features, filling)
+        batch["attention_mask"][[not row["input_ids"] for row in rows]] = 0  # a place to fill is no token
+        batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
+        return Batch.of(batch, self)
+
+    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """Ids are taken away: a sentence without words is gone, and the rest is not tokenised anew."""
+        rest = {name: batch[name] for name in ("instance_id", "label") if name in batch}
+        return Batch.of({**keep_positions(batch, stays, self.pad_token_id or 0), **rest}, self)
+
     def without_tokenizer(self) -> SubjectError:
         """The error of a subject that needs a tokenizer and has none."""
         return SubjectError(f"texts need the model's tokenizer: {type(self).__name__}(model, tokenizer)")
@@ -88,12 +107,13 @@ class ModelSubject:
         return None if self.tokenizer is None else tokenizer_digest(self.tokenizer)
 
     @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Within, the model is in eval mode; after it, every module is in its own mode."""
+    def evaluating(self, eager: bool = True) -> Iterator[None]:
+        """Within, the model is in eval mode and its attention, where `eager`, step by step; after it, both as before."""
         modes = {module: module.training for module in self.model.modules()}
         self.model.eval()
         try:
-            yield
+            with configured(self.configurations, **EAGER) if eager and self.configurations else nullcontext():
+                yield
         finally:
             for module, training in modes.items():
                 module.training = training
@@ -121,16 +141,12 @@ class ModelSubject:
         return digest.hexdigest()
 
 
-def precision(model) -> float:
-    """One unit in the last place of 1, in the coarsest of a model's weights."""
-    return max(torch.finfo(kind).eps for kind in {v.dtype for v in model.parameters()} if kind.is_floating_point)
-
-
-def tolerance_of(model) -> float:
-    """The largest difference of logits, over their size or 1, that counts as rounding: 8 units in the last place of the
-    coarsest weights, and TOLERANCE at least.
+def rounding(model, units: int = 8) -> float:
+    """The largest difference, over the size of numbers or 1, that counts as rounding: so many units in the last place of 1
+    in the coarsest weights of a model, and TOLERANCE at least.
     """
-    return max(TOLERANCE, 8 * precision(model))
+    kinds = {values.dtype for values in model.parameters() if values.is_floating_point()}
+    return max(TOLERANCE, units * max(torch.finfo(kind).eps for kind in kinds))
 
 
 def check_finite(model) -> None:
@@ -251,7 +267,7 @@ def configurations(model) -> list:
 
 
 @contextmanager
-def configured(configs: list, **values) -> Iterator[None]:
+def configured(configs: Sequence, **values) -> Iterator[None]:
     """Within, `configurations` have these values; after it their own."""
     own = [(config, name, getattr(config, name, value)) for name, value in values.items() for config in configs]
 

@@ -13,21 +13,9 @@ from dataclasses import dataclass, field
 import torch
 
 from attnfaith.data.collation import pad_batch
-from attnfaith.subjects.attention import LEAVES, Edit, Embedded, Hook, Map, Named, nothing, silence
-from attnfaith.subjects.base import (
-    EAGER,
-    TOLERANCE,
-    ModelSubject,
-    check_finite,
-    configured,
-    is_encoder_decoder,
-    plainly,
-    precision,
-    separates,
-    tolerance_of,
-    vocabulary_size,
-)
-from attnfaith.subjects.layers import Layer, LayerParts, Recorded, chain_of, decoder_parts, projected
+from attnfaith.subjects import base
+from attnfaith.subjects.attention import LEAVES, Edit, Embedded, Hook, Map, Named, silence
+from attnfaith.subjects.layers import LayerParts, Recorded, chain_of, decoder_parts, projected
 from attnfaith.subjects.pairs import UNCOUNTED, PairBatch
 from attnfaith.subjects.protocol import SubjectError
 from attnfaith.support.errors import excerpt
@@ -87,25 +75,21 @@ def checked(probe: "Texts | Pairs") -> Sites:
         padding: of pairs, padding changes nothing.
         separation: of a model that keeps impermissible tokens apart, the logits depend on the first position alone.
     """
-    model, first, configurations = probe.model, probe.inputs[0], probe.subject.configurations
-    with plainly(), ModelSubject.evaluating(probe.subject), configured(configurations, return_dict=True), torch.no_grad():
-        own_logits = probe.own_logits()
-        with configured(configurations, **EAGER):
+    model, subject = probe.model, probe.subject
+    with base.plainly(), torch.no_grad():
+        with subject.evaluating(eager=False), base.configured(subject.configurations, return_dict=True):
+            own_logits = probe.own_logits()
+        with subject.evaluating():
             with Named(model) as named:
-                logits, hook = probe.run(first, named)
+                logits, hook = probe.run(probe.inputs[0], named)
             layers = probe.layers(hook, named)
-            names = tuple(named.names[number] for number in layers)
+            names = tuple(named.calls[number][0] for number in layers)
             difference = _difference(logits, own_logits)
             fault = f"the hook's differ from the model's own by {difference:.2g}"
-            probe.check(difference <= tolerance_of(model), "logits", fault)
+            probe.check(difference <= base.rounding(model), "logits", fault)
             for number in layers:
-                _check_rows(probe, hook.maps[number])
-            slopes = _slopes(probe, layers)
-            for layer, name, slope in zip(layers, names, slopes, strict=True):
-                moved = slope is not None and bool((slope != 0).any())
-                used = moved or not torch.equal(probe.run(first, silence(layer))[0], logits)
-                probe.check(used, "use", f"logits stay the same when all weights of '{name}' are 0")
-            probe.check(slopes[-1] is not None, "gradients", GRADIENTS)
+                probe.check_rows(hook.maps[number])
+            probe.check_use(logits, layers, names)
             learned = probe.learn(logits, layers, names, len(hook.maps))
     heads = tuple(hook.maps[number].weights.shape[1] for number in layers)
     learned["lacks"] = {name: reason for name, reason in learned["lacks"].items() if reason}
@@ -114,27 +98,6 @@ def checked(probe: "Texts | Pairs") -> Sites:
 
 def _difference(logits: torch.Tensor, other: torch.Tensor) -> float:
     return float((logits - other).abs().max() / other.abs().max().clamp(min=1))
-
-
-def _slopes(probe, layers: Sequence[int]) -> Sequence[torch.Tensor | None]:
-    """Those of logits in the weights of each layer; None where gradients do not reach it."""
-    with torch.enable_grad():
-        logits, hook = probe.run(probe.inputs[0], LEAVES)
-    weights = [hook.maps[number].weights for number in layers]
-    if not logits.requires_grad:
-        return [None] * len(weights)
-    seed = torch.linspace(1, 2, logits.numel(), dtype=logits.dtype, device=logits.device).view_as(logits)
-    return torch.autograd.grad([logits], weights, [seed], allow_unused=True)
-
-
-def _check_rows(probe, read: Map) -> None:
-    weights, slack = read.weights, max(1e-4, precision(probe.model))
-    sums = weights.sum(-1, dtype=torch.promote_types(weights.dtype, torch.float32))
-    low, high, least = float(sums.min()), float(sums.max()), float(weights.min())
-    has_sink = read.scores.shape[-1] > weights.shape[-1]
-    sound = least >= 0 and high <= 1 + slack and low > 0 and (has_sink or low >= 1 - slack)
-    fault = f"in layer {read.number} rows sum to {low:.4g} to {high:.4g}, least weight {least:.4g}"
-    probe.check(sound, "rows", fault)
 
 
 def _refusal(make: Callable, layers: Iterable) -> str | None:
@@ -159,8 +122,8 @@ class _Probe:
 
     def __init__(self, subject):
         self.subject, self.model = subject, subject.model
-        # for texts that one implementation reads in another way
-        self.near = max(TOLERANCE, 2 * precision(self.model))
+        self.filling = subject.pad_token_id or 0
+        self.near = base.rounding(self.model, units=2)  # for texts that one implementation reads in another way
 
     def check(self, holds: bool, name: str, fault: str) -> None:
         if not holds:
@@ -169,7 +132,7 @@ class _Probe:
 
     def own_logits(self) -> torch.Tensor:
         """The model's logits without the hook. Raises SubjectError where it reads something else than such inputs."""
-        check_finite(self.model)
+        base.check_finite(self.model)
         try:
             logits = self.call(self.inputs[0]).logits
         except Exception as error:  # models raise many kinds
@@ -200,17 +163,40 @@ class _Probe:
         whole, sizes = [number for number, shape in enumerate(shapes) if shape == self.shape], sorted(set(shapes))
         self.check(bool(whole), "layers", f"{self.read_as} it has maps of {sizes}, and none {self.over}")
         layers = self.chosen(whole, hook, named, sizes)
-        places = [(named.names[number], named.calls[number]) for number in layers]
-        twice = next((place[0] for number, place in enumerate(places) if place in places[:number]), None)
+        calls = [named.calls[number] for number in layers]
+        twice = next((name for number, (name, call) in enumerate(calls) if (name, call) in calls[:number]), None)
         self.check(not twice, "layers", f"'{twice}' weighs values more than once, and its attention is not one of these")
         return layers
+
+    def check_rows(self, read: Map) -> None:
+        weights, slack = read.weights, base.rounding(self.model, units=1)
+        sums = weights.sum(-1, dtype=torch.promote_types(weights.dtype, torch.float32))
+        low, high, least = float(sums.min()), float(sums.max()), float(weights.min())
+        has_sink = read.scores.shape[-1] > weights.shape[-1]
+        sound = least >= 0 and high <= 1 + slack and low > 0 and (has_sink or low >= 1 - slack)
+        fault = f"in layer {read.number} rows sum to {low:.4g} to {high:.4g}, least weight {least:.4g}"
+        self.check(sound, "rows", fault)
+
+    def check_use(self, logits: torch.Tensor, layers: Sequence[int], names: Sequence[str]) -> None:
+        with torch.enable_grad():
+            again, hook = self.run(self.inputs[0], LEAVES)
+        slopes = [None] * len(layers)  # those of logits in weights; None where gradients do not reach a layer
+        if again.requires_grad:
+            seed = torch.linspace(1, 2, again.numel(), dtype=again.dtype, device=again.device).view_as(again)
+            weights = [hook.maps[number].weights for number in layers]
+            slopes = torch.autograd.grad([again], weights, [seed], allow_unused=True)
+        for layer, name, slope in zip(layers, names, slopes, strict=True):
+            moved = slope is not None and bool((slope != 0).any())
+            used = moved or not torch.equal(self.run(self.inputs[0], silence(layer))[0], logits)
+            self.check(used, "use", f"logits stay the same when all weights of '{name}' are 0")
+        self.check(slopes[-1] is not None, "gradients", GRADIENTS)
 
     def draw(self, length: int, size: int, markers: set, seed: int) -> torch.Tensor:
         """Random ids (length,), none of a marker, of a vocabulary of this size."""
         ordinary = torch.tensor([number for number in range(min(size, ORDINARY)) if number not in markers])
         return ordinary[torch.randint(0, len(ordinary), (length,), generator=torch.Generator().manual_seed(seed))]
 
-    def record(self, numbers: Sequence[int], blocks: Sequence[str]) -> list[Layer]:
+    def record(self, numbers: Sequence[int], blocks: Sequence[str]) -> list[Map]:
         """The layers of the first input: the maps of these numbers, and what follows each."""
         with Recorded(self.model, numbers, blocks) as recorded:
             self.run(self.inputs[0], recorded)
@@ -249,13 +235,13 @@ class Texts(_Probe):
 
     def __init__(self, subject):
         super().__init__(subject)
-        self.inputs, markers = [], {*subject.markers, subject.filling}
+        self.inputs, markers = [], {*subject.markers, self.filling}
         for seed, length in enumerate((*LENGTHS, LENGTHS[0])):
-            ids = self.draw(length, vocabulary_size(self.model), markers, seed).unsqueeze(0).to(subject.device)
+            ids = self.draw(length, base.vocabulary_size(self.model), markers, seed).unsqueeze(0).to(subject.device)
             if subject.end_token_id is not None:
                 ids[:, -1] = subject.end_token_id
             text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-            if separates(self.model):
+            if base.separates(self.model):
                 text["impermissible"] = (torch.arange(length, device=ids.device) % 3 == 2).long().unsqueeze(0)
             self.inputs.append(text)
 
@@ -264,18 +250,18 @@ class Texts(_Probe):
 
     def chosen(self, square: list[int], hook: Hook, named: Named, sizes: list) -> list[int]:
         """Of self-attention all maps, or those of a decoder's attention over the encoder."""
-        if not is_encoder_decoder(self.model):
+        if not base.is_encoder_decoder(self.model):
             fault = f"only {len(square)} of its {len(hook.maps)} maps are over all input positions ({sizes})"
             self.check(len(square) == len(hook.maps), "layers", fault)
             return square
-        crossed = [number for number in square if CROSS.search(named.names[number])]
+        crossed = [number for number in square if CROSS.search(named.calls[number][0])]
         self.check(bool(crossed), "layers", "its decoder has no attention over the encoder alone")
         return crossed
 
     def learn(self, logits: torch.Tensor, layers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
         """The fields of `Sites` that texts decide."""
         model, text, blocks = self.model, self.inputs[0], ()
-        if separates(model):
+        if base.separates(model):
             with Hook(1, watch=layers[-1]) as hook:
                 places = hook.rows(model(**text).logits, text["attention_mask"])[0].nonzero().flatten().tolist()
             fault = f"its logits depend on the positions {places} of the last layer, and tokens of two kinds meet in them"
@@ -315,7 +301,7 @@ class Texts(_Probe):
             return True
         texts = [self.inputs[row] for row in rows]
         features = [{name: values[0].tolist() for name, values in text.items()} for text in texts]
-        padded = {name: values.to(self.subject.device) for name, values in pad_batch(features, self.subject.filling).items()}
+        padded = {name: values.to(self.subject.device) for name, values in pad_batch(features, self.filling).items()}
         mask, alone = padded["attention_mask"].bool(), torch.cat([self.call(text).logits for text in texts])
         try:
             logits, hook = self.run(padded)
@@ -339,7 +325,7 @@ class Texts(_Probe):
         text, table = self.inputs[0], self.subject.vocabulary()
         with Embedded(table, text["input_ids"], 10 * torch.nn.functional.embedding(text["input_ids"], table)):
             moved = (self.call(text).logits - logits).abs().max()
-        return bool(moved > max(10 * TOLERANCE, tolerance_of(self.model)) * logits.abs().max())
+        return bool(moved > max(10 * base.TOLERANCE, base.rounding(self.model)) * logits.abs().max())
 
 
 class Pairs(_Probe):
@@ -357,7 +343,7 @@ class Pairs(_Probe):
         config, end = subject.config, subject.end_token_id
         names = ("vocab_size", "decoder_vocab_size", "tgt_vocab_size")
         sizes = [getattr(part, name, None) for part in (config, getattr(config, "decoder", None)) for name in names]
-        size = min(vocabulary_size(self.model), *(size for size in sizes if isinstance(size, int) and size > 0))
+        size = min(base.vocabulary_size(self.model), *(size for size in sizes if isinstance(size, int) and size > 0))
         markers = {subject.pad_token_id, end, subject.setting("bos_token_id"), subject.setting("decoder_start_token_id")}
         self.rows = []
         for seed, lengths in enumerate(PAIR_LENGTHS):
@@ -372,7 +358,7 @@ class Pairs(_Probe):
         return self.model(**self.subject.model_inputs(pair), **self.subject.uncached, **options)
 
     def _encode(self, pair: PairBatch, edit: Edit | None = None):
-        with Hook(len(pair), edit, nothing):
+        with Hook(len(pair), edit, ()):
             return self.model.get_encoder()(input_ids=pair["input_ids"], attention_mask=pair["attention_mask"])
 
     def encoded(self, pair: PairBatch) -> dict[str, object]:
@@ -391,11 +377,11 @@ class Pairs(_Probe):
         blocks = chain_of(self.model, names, pair["labels"].shape, lambda candidate: self.record(range(maps), candidate))
         with Named(encoder) as named:
             self._encode(pair, named)
-        encoder_blocks = chain_of(encoder, named.names, pair["input_ids"].shape, self._record_encoder)
+        encoder_blocks = chain_of(encoder, [name for name, _ in named.calls], pair["input_ids"].shape, self._record_encoder)
         lacks = self._lacks(layers, maps, blocks, encoder_blocks)
         return {"vocabulary": logits.shape[2], "blocks": blocks, "encoder_blocks": encoder_blocks, "lacks": lacks}
 
-    def _record_encoder(self, blocks: Sequence[str]) -> list[Layer]:
+    def _record_encoder(self, blocks: Sequence[str]) -> list[Map]:
         with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded:
             self._encode(self.inputs[0], recorded)
         return recorded.layers

@@ -5,32 +5,18 @@ heads, C classes, N copies of instances, E embedding, D the size of a head's val
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack
 
 import torch
 
-from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.models import SelfAttentionClassifierConfig
-from attnfaith.subjects.attention import HELD, Edit, Embedded, Hook, Read, joined, lengths_of, map_products, nothing, widened
+from attnfaith.subjects import base
+from attnfaith.subjects.attention import HELD, Edit, Embedded, Hook, Map, Read, joined, lengths_of, map_products, widened
 from attnfaith.subjects.backward_rules import Shares, check_rules, shares
-from attnfaith.subjects.base import (
-    EAGER,
-    ModelSubject,
-    check_finite,
-    check_ids,
-    configurations,
-    configured,
-    is_encoder_decoder,
-    position_limit,
-    separates,
-    tolerance_of,
-    unwrapped,
-    vocabulary_size,
-)
 from attnfaith.subjects.checks import Texts, checked
-from attnfaith.subjects.layers import Fed, Layer, Prefix, Recorded, projected, rows_at_once, summands
+from attnfaith.subjects.layers import Fed, Prefix, Recorded, projected, rows_at_once, summands
 from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError, cached
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
@@ -43,7 +29,7 @@ WITHOUT_CLASSES = {
 """Why a classifier lacks "classes", by what its outputs are."""
 
 
-class SelfAttention(ModelSubject):
+class SelfAttention(base.ModelSubject):
     """A `…ForSequenceClassification` of transformers: encoder, decoder, or encoder and decoder; one text or two.
 
     model: the classifier. While it is read its attention is "eager", step by step, since other implementations do not give
@@ -69,12 +55,12 @@ class SelfAttention(ModelSubject):
     contextual = True
 
     def __init__(self, model, tokenizer=None, reduction="last"):
-        super().__init__(unwrapped(model), tokenizer)
+        super().__init__(base.unwrapped(model), tokenizer)
         self.reduction, self.num_labels = Reduction.of(reduction), self.config.num_labels
         problem = getattr(self.config, "problem_type", None)
         values = problem == "regression" or self.num_labels < 2
         self.output = "labels" if problem == "multi_label_classification" else "values" if values else "classes"
-        self.configurations, self._suited = configurations(self.model), set()  # inputs whose rules were checked
+        self.configurations, self._suited = base.configurations(self.model), set()  # inputs whose rules were checked
         self.sites = checked(Texts(self))
         self.reduction.check(self.sites.heads, self.sites.lacks)
 
@@ -87,14 +73,15 @@ class SelfAttention(ModelSubject):
 
     @property
     def lacks(self) -> dict[str, str]:
-        rollout = f"what {self.reduction.way} gives weighs no vectors" if self.reduction.way != "mean" else None
-        reasons = {
-            "classes": WITHOUT_CLASSES.get(self.output),
-            "mask token": "its tokenizer has none" if self.mask_token_id is None else None,
-            "weighed vectors": rollout,
-            "weighted sums": rollout,
-        }
-        return {**self.sites.lacks, **{name: reason for name, reason in reasons.items() if reason}}
+        lacks = dict(self.sites.lacks)
+        if self.output != "classes":
+            lacks["classes"] = WITHOUT_CLASSES[self.output]
+        if self.mask_token_id is None:
+            lacks["mask token"] = "its tokenizer has none"
+        if self.reduction.way != "mean":
+            names = ("weighed vectors", "weighted sums")
+            lacks |= dict.fromkeys(names, f"what {self.reduction.way} gives weighs no vectors")
+        return lacks
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -106,7 +93,7 @@ class SelfAttention(ModelSubject):
     @property
     def max_length(self) -> int | None:
         """The most input positions of a text; None where there is no bound."""
-        return position_limit(self)
+        return base.position_limit(self)
 
     @property
     def pad_token_id(self) -> int | None:
@@ -115,14 +102,9 @@ class SelfAttention(ModelSubject):
         return None if number is None or number < 0 else int(number)
 
     @property
-    def filling(self) -> int:
-        """The id behind the mask; a model without a padding token reads texts of one length at a time."""
-        return 0 if self.pad_token_id is None else self.pad_token_id
-
-    @property
     def unknown_token_id(self) -> int:
         number = getattr(self.tokenizer, "unk_token_id", None)
-        return self.filling if number is None else number
+        return (self.pad_token_id or 0) if number is None else number
 
     @property
     def mask_token_id(self) -> int | None:
@@ -131,7 +113,7 @@ class SelfAttention(ModelSubject):
     @property
     def end_token_id(self) -> int | None:
         """The marker behind a text, at which an encoder–decoder answers; None for other models."""
-        return super().end_token_id if is_encoder_decoder(self.model) else None
+        return super().end_token_id if base.is_encoder_decoder(self.model) else None
 
     @property
     def markers(self) -> frozenset[int]:
@@ -145,7 +127,7 @@ class SelfAttention(ModelSubject):
         if self.tokenizer is None:
             raise self.without_tokenizer()
         rows = encode_for_classifier(texts, self.tokenizer, max_length=self.max_length)
-        check_ids(rows["input_ids"], vocabulary_size(self.model))
+        base.check_ids(rows["input_ids"], base.vocabulary_size(self.model))
         end = self.end_token_id
         for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
             if end is not None and ids.count(end) != 1:
@@ -155,18 +137,9 @@ class SelfAttention(ModelSubject):
                 )
         return rows
 
-    def collate(self, rows: Sequence[Mapping]) -> Batch:
-        """A batch from rows of `rows`, on the model's device; a text of no token has a place to fill."""
-        empty = {"input_ids": [self.filling], **dict.fromkeys(POSITION_COLUMNS, [0]), "special_tokens_mask": [1]}
-        features = [{name: row[name] or empty[name] for name in empty if row.get(name) is not None} for row in rows]
-        batch = pad_batch(features, self.filling)
-        batch["attention_mask"][[not row["input_ids"] for row in rows]] = 0  # a place to fill is no token
-        batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
-        return Batch.of(batch, self)
-
     def check(self, dataset) -> None:
         """Raise SubjectError for weights that are not finite, and for texts beyond the model's positions."""
-        check_finite(self.model)
+        base.check_finite(self.model)
         longest = max(dataset["length"], default=0)
         if self.max_length is not None and longest > self.max_length:
             raise SubjectError(
@@ -181,21 +154,10 @@ class SelfAttention(ModelSubject):
             special = torch.isin(batch["input_ids"], markers)
         return batch["attention_mask"].bool() & ~special.bool()
 
-    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """Ids are taken away; the rest is not tokenised anew."""
-        rest = {name: batch[name] for name in ("instance_id", "label") if name in batch}
-        return Batch.of({**keep_positions(batch, stays, self.filling), **rest}, self)
-
     # ---------------------------------------------------------------------------------------- reading
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Within, the model is in eval mode and its attention "eager"; after it, both as before."""
-        with super().evaluating(), configured(self.configurations, **EAGER):
-            yield
-
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
-        return self.read(batch, HELD if hold else None, embedded, keep=nothing).logits
+        return self.read(batch, HELD if hold else None, embedded, keep=()).logits
 
     def read(
         self,
@@ -203,20 +165,20 @@ class SelfAttention(ModelSubject):
         edit: Edit | None = None,
         embedded: torch.Tensor | None = None,
         *,
-        keep: Callable[[int], bool] | None = None,
+        keep: Collection[int] | None = None,
         rows: bool = False,
         after: tuple[Prefix, torch.Tensor] | None = None,
     ) -> Read:
         """Return the results of one forward pass that is edited.
 
-        edit: its numbers are those of all maps; `sites.layers` are those of the layers over input positions, and only their
-        maps are returned. embedded (B,L,E) takes the place of the tokens' embeddings, and gradients reach it. keep: the maps
-        to return, by number; all layers by default. rows: whether to return which rows of the last layer matter. after: a
-        `prefix` of the texts, and which of its instances those of the batch are; maps before it are not made.
+        edit: its numbers are those of all maps; `sites.layers` are those of the layers over input positions. embedded
+        (B,L,E) takes the place of the tokens' embeddings, and gradients reach it. keep: the numbers of the maps to return,
+        some of `sites.layers`; None returns all of these. rows: whether to return which rows of the last layer matter.
+        after: a `prefix` of the texts, and which of its instances those of the batch are; maps before it are not made.
 
         A model that padding disturbs reads texts of one length at a time; `Edit.take` gives the part of an edit for them.
         """
-        edit, keep = edit or Edit(), self.sites.layers.__contains__ if keep is None else keep
+        edit, keep = edit or Edit(), self.sites.layers if keep is None else keep
         groups, width = self.groups(batch), batch["input_ids"].shape[1]
         if len(groups) == 1 and groups[0][1] == width:
             return self._read(batch, edit, embedded, keep, rows, after)
@@ -229,10 +191,9 @@ class SelfAttention(ModelSubject):
     def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
         inputs = self.model_inputs(batch)
         count, length = inputs["input_ids"].shape
-        returned = {number for number in self.sites.layers if keep(number)}
-        hook = Hook(count, edit, returned.__contains__, self.sites.layers[-1] if rows else None)
+        hook = Hook(count, edit, keep, self.sites.layers[-1] if rows else None)
         with ExitStack() as stack:
-            stack.enter_context(configured(self.configurations, **EAGER))
+            stack.enter_context(base.configured(self.configurations, **base.EAGER))
             if embedded is not None:
                 stack.enter_context(Embedded(self.vocabulary(), inputs["input_ids"], embedded))
             if after is not None:
@@ -266,7 +227,7 @@ class SelfAttention(ModelSubject):
         tokens are impermissible, where the model keeps these apart.
         """
         names = TEXT if self.sites.token_types else TEXT[:2]
-        names = (*names, "impermissible") if separates(self.model) else names
+        names = (*names, "impermissible") if base.separates(self.model) else names
         if "impermissible" in names and batch.get("impermissible") is None:
             raise SubjectError(
                 f"{type(self.model).__name__} keeps impermissible tokens apart, and this batch does not mark them: give "
@@ -284,15 +245,16 @@ class SelfAttention(ModelSubject):
                 "tokenizer(…, padding=True, padding_side='right') makes"
             )
         lengths, places = lengths_of(mask).unsqueeze(1), torch.arange(ids.shape[1], device=ids.device)
-        inputs["input_ids"] = ids.masked_fill(places >= lengths, self.filling)
+        inputs["input_ids"] = ids.masked_fill(places >= lengths, self.pad_token_id or 0)
         inputs["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
         return inputs
 
     # ---------------------------------------------------------------------------------------- attention
 
-    def _shown_numbers(self) -> set[int]:
+    @property
+    def shown_maps(self) -> list[int]:
         """The numbers of the maps that the reduction takes."""
-        return {self.sites.layers[layer] for layer in self.reduction.chosen(self.depth)}
+        return [self.sites.layers[layer] for layer in self.reduction.chosen(self.depth)]
 
     @cached
     def attention(self, batch: Batch) -> torch.Tensor:
@@ -305,7 +267,7 @@ class SelfAttention(ModelSubject):
 
         Raises SubjectError where the logits of a text depend on no row of the last layer.
         """
-        read = self.read(batch, keep=self._shown_numbers().__contains__, rows=True)
+        read = self.read(batch, keep=self.shown_maps, rows=True)
         batch.results |= {"matter": read.rows, ("logits", "whole"): read.logits.detach()}
         weights = self.reduction([widened(attention_map.weights) for attention_map in read.maps], read.rows).double()
         without = ~read.rows.any(1)
@@ -323,7 +285,7 @@ class SelfAttention(ModelSubject):
     @cached
     def matter(self, batch: Batch) -> torch.Tensor:
         """(B,L) bool: the rows of the last layer whose output the logits depend on."""
-        return self.read(batch, keep=nothing, rows=True).rows
+        return self.read(batch, keep=(), rows=True).rows
 
     def edited(self, batch: Batch, owner: torch.Tensor, edit: Edit, prefix: Prefix | None = None) -> torch.Tensor:
         """Logits (N,C) of copies `owner` (N,) of a batch's instances under an edit of these copies, as many as fit at once.
@@ -335,7 +297,7 @@ class SelfAttention(ModelSubject):
             if len(some):
                 after = None if prefix is None else (prefix, owner[some])
                 part = edit.take(some, width)
-                parts.append(self.read(batch.take(owner[some]), part, keep=nothing, after=after).logits)
+                parts.append(self.read(batch.take(owner[some]), part, keep=(), after=after).logits)
         return torch.cat(parts)
 
     @torch.no_grad()
@@ -350,10 +312,10 @@ class SelfAttention(ModelSubject):
             return None
         with self.evaluating():
             prefix = Prefix(self.model, blocks, len(rows))
-            with prefix.recorded():
-                logits = self.read(batch, keep=nothing).logits
-            again = self.read(batch, keep=nothing, after=(prefix, rows)).logits
-        near = tolerance_of(self.model)
+            with prefix.reused():
+                logits = self.read(batch, keep=()).logits
+            again = self.read(batch, keep=(), after=(prefix, rows)).logits
+        near = base.rounding(self.model)
         return prefix if torch.allclose(again, logits, rtol=near, atol=near) else None
 
     def attention_products(self, batch: Batch, explain: Callable) -> torch.Tensor:
@@ -369,7 +331,7 @@ class SelfAttention(ModelSubject):
     @torch.no_grad()
     def value_norms(self, batch: Batch) -> torch.Tensor:
         """(B,N,L): of the values (D) of each head that the reduction takes, markers included."""
-        maps = self.read(batch, keep=self._shown_numbers().__contains__).maps
+        maps = self.read(batch, keep=self.shown_maps).maps
         head = slice(None) if self.reduction.head is None else [self.reduction.head]
         norms = torch.cat([attention_map.values.double().norm(dim=3)[:, head] for attention_map in maps], 1)
         return norms * batch["attention_mask"].unsqueeze(1)
@@ -385,13 +347,13 @@ class SelfAttention(ModelSubject):
     def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
         """What each layer's module gives, before a norm that stands behind all layers."""
         with Recorded(self.model, self.sites.layers, self.sites.blocks, calls=False) as recorded:
-            self.read(batch, recorded, keep=nothing)
+            self.read(batch, recorded, keep=())
         return [layer.result for layer in recorded.layers]
 
-    def layers(self, batch: Batch) -> tuple[list[Layer], torch.Tensor]:
+    def layers(self, batch: Batch) -> tuple[list[Map], torch.Tensor]:
         """The layers of a batch of one instance, and the rows (L,) bool of the last layer that matter ("layer states")."""
         with Recorded(self.model, self.sites.layers, self.sites.blocks) as recorded:
-            read = self.read(batch, recorded, keep=nothing, rows=True)
+            read = self.read(batch, recorded, keep=(), rows=True)
         return recorded.layers, read.rows[0]
 
     def each_layer(self, batch: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
@@ -399,7 +361,7 @@ class SelfAttention(ModelSubject):
         ("layer states"): so an edit of all layers changes each as if no other layer changed.
         """
         with Fed(self.model, self.sites.blocks, states) as fed:
-            self.read(batch, edit, keep=nothing)
+            self.read(batch, edit, keep=())
         return fed.by_layer()
 
     def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
@@ -435,7 +397,7 @@ class SelfAttention(ModelSubject):
             "alignment": "dot",
             "projection": getattr(config, "projection", "softmax"),
             "projection_parameter": getattr(config, "projection_parameter", None),
-            "separate_impermissible": separates(self.model),
+            "separate_impermissible": base.separates(self.model),
             "readout": "network",
             "reduction": reduction.way,
             "reduction_layers": str(reduction.layers),

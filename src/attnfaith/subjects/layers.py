@@ -17,13 +17,13 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import NamedTuple
 
 import torch
 
-from attnfaith.subjects.attention import Watching, widened
+from attnfaith.subjects.attention import Map, Watching, widened
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -42,47 +42,25 @@ class Call(NamedTuple):
     output: torch.Tensor
 
 
-@dataclass
-class Layer:
-    """One layer of a forward pass: its map's weights (B,H,L,L), values (B,H,L,D) and output (B,H,L,D); state and result
-    (B,L,E), what its module was given and gave, None where layers are no modules; and the calls that follow the map, up to
-    the next one or the end of the layer. Nothing has a gradient.
-    """
-
-    weights: torch.Tensor
-    values: torch.Tensor
-    output: torch.Tensor
-    state: torch.Tensor | None = None
-    result: torch.Tensor | None = None
-    calls: list[Call] = field(default_factory=list)
-
-
 class Recorded(Watching):
-    """A record of the layers of a forward pass, the maps `numbers`; nothing is changed.
+    """A record of the layers of a forward pass, the maps `numbers`, without gradient; nothing is changed.
 
     blocks: the name of each layer's module; () leaves states out. calls: whether to record the calls that follow a map.
     """
 
     def __init__(self, model, numbers: Sequence[int], blocks: Sequence[str] = (), *, calls: bool = True):
         self.model, self.numbers, self.blocks, self.calls = model, frozenset(numbers), frozenset(blocks), calls
-        self.layers: list[Layer] = []
-        self._open: Layer | None = None
-        self._state = self._weights = self._values = None
+        self.layers: list[Map] = []
+        self._open: Map | None = None
+        self._state: torch.Tensor | None = None
 
-    def weights(self, number, weights):
-        self._weights = weights
-        return weights
-
-    def values(self, number, values):
-        self._values = values
-        return values
-
-    def output(self, number, output):
+    def output(self, attention_map):
         self._open = None
-        if number in self.numbers:
-            self._open = Layer(self._weights.detach(), self._values.detach(), output.detach(), self._state)
+        if attention_map.number in self.numbers:
+            tensors = {name: getattr(attention_map, name).detach() for name in ("weights", "values", "output")}
+            self._open = Map(attention_map.number, **tensors, state=self._state)
             self.layers.append(self._open)
-        return output
+        return attention_map.output
 
     def watch(self):
         for name, module in self.model.named_modules():
@@ -106,7 +84,7 @@ class Recorded(Watching):
 
 
 class Fed(Watching):
-    """N copies of an instance, in which each layer, a module of `blocks`, is given another state (L,E).
+    """Within, each layer of N copies of an instance, a module of `blocks`, is given another state (L,E).
 
     results: those (N,L,E) of the layers; of copies that are read in several passes, pass by pass.
     """
@@ -116,49 +94,49 @@ class Fed(Watching):
         self.results: list[torch.Tensor] = []
 
     def watch(self):
-        for name in self.blocks:
-            module = self.model.get_submodule(name)
+        for module in map(self.model.get_submodule, self.blocks):
             yield module.register_forward_pre_hook(self._begins, with_kwargs=True)
-            yield module.register_forward_hook(self._ends)
+            yield module.register_forward_hook(lambda module, args, result: self.results.append(result_of(result).detach()))
 
     def _begins(self, module, args, kwargs):
         state = self.states[len(self.results) % len(self.states)]
         return with_state(args, kwargs, lambda own: state.to(own).expand(own.shape))
-
-    def _ends(self, module, args, result):
-        self.results.append(result_of(result).detach())
 
     def by_layer(self) -> list[torch.Tensor]:
         """The results of each layer, of all passes."""
         return [torch.cat(self.results[layer :: len(self.states)]) for layer in range(len(self.states))]
 
 
-def state_of(args, kwargs) -> torch.Tensor | None:
-    """The state among the arguments of a layer: the first tensor of three dimensions; None without such a tensor."""
+def state_of(args, kwargs) -> torch.Tensor:
+    """The state among the arguments of a layer: the first tensor of three dimensions. Raises StopIteration without one."""
     tensors = (value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
-    return next((value for value in tensors if value.dim() == 3 and value.is_floating_point()), None)
+    return next(value for value in tensors if value.dim() == 3 and value.is_floating_point())
 
 
-def with_state(args, kwargs, change: Callable[[torch.Tensor], torch.Tensor]) -> tuple | None:
-    """The arguments of a layer with change(state) in place of its state; None without a state."""
+def with_state(args, kwargs, change: Callable[[torch.Tensor], torch.Tensor]) -> tuple:
+    """The arguments of a layer with change(state) in place of its state."""
     own = state_of(args, kwargs)
-    if own is None:
-        return None
     other = change(own)
     changed = {name: other if value is own else value for name, value in kwargs.items()}
     return tuple(other if value is own else value for value in args), changed
 
 
-def result_of(result) -> torch.Tensor | None:
+def result_of(result) -> torch.Tensor:
     """The state that a layer returns: its result, or the first of several results."""
     return result if isinstance(result, torch.Tensor) else next(iter(result))
 
 
-def chain_of(model, names: Sequence[str], shape, record: Callable[[tuple[str, ...]], list[Layer]]) -> tuple[str, ...]:
+def chain_of(model, names: Sequence[str], shape, record: Callable[[tuple[str, ...]], list[Map]]) -> tuple[str, ...]:
     """The name of each layer's module, an element of a list that has one of the modules `names` in it, outermost first: each
     makes one of the layers record(candidates), of states of this shape (B,L), and gives what the next is given; else ().
     """
-    for blocks in zip(*(_lists_around(model, name.split(".")) for name in names), strict=False):
+    lists = torch.nn.ModuleList, torch.nn.Sequential
+    elements = []
+    for parts in (name.split(".") for name in names):
+        prefixes = (".".join(parts[:stop]) for stop in range(len(parts)))
+        owned = [isinstance(model.get_submodule(prefix), lists) for prefix in prefixes]
+        elements.append([".".join(parts[: stop + 1]) for stop, is_owned in enumerate(owned) if is_owned])
+    for blocks in zip(*elements, strict=False):
         try:
             layers = [layer for layer in record(blocks) if layer.result is not None]
             alike = all(layer.state.shape == layer.result.shape and layer.state.shape[:2] == shape for layer in layers)
@@ -170,30 +148,25 @@ def chain_of(model, names: Sequence[str], shape, record: Callable[[tuple[str, ..
     return ()
 
 
-def _lists_around(model, parts: list[str]) -> list[str]:
-    owners, lists = [".".join(parts[:stop]) for stop in range(len(parts))], (torch.nn.ModuleList, torch.nn.Sequential)
-    elements = zip(owners, parts, strict=True)
-    return [f"{owner}.{part}" for owner, part in elements if isinstance(model.get_submodule(owner), lists)]
-
-
 # ------------------------------------------------------------------------------------------------ sums over tokens
 
 
-def projected(layer: Layer) -> torch.Tensor:
+def projected(layer: Map) -> torch.Tensor:
     """(H,L,E): what the projection makes of each head's values of one instance, without its bias; weighed by the heads'
     attention and summed, with the bias, these are what attention gives.
 
     Raises SubjectError where no linear module reads the output of all heads.
     """
     heads, size = layer.values.shape[1], layer.values.shape[3]
-    joined = layer.output.transpose(1, 2).flatten(2)
-    matrix = _matrix(layer.calls[0].module) if layer.calls else None
-    if matrix is None or not adds_up(layer.calls[0].input, joined):
+    joined, module = layer.output.transpose(1, 2).flatten(2), layer.calls[0].module if layer.calls else None
+    is_linear = isinstance(module, torch.nn.Linear)
+    if not (is_linear or type(module).__name__ == "Conv1D") or not adds_up(layer.calls[0].input, joined):
         raise SubjectError("what follows its attention is no linear module that reads the output of all heads alone")
+    matrix = module.weight.detach().T if is_linear else module.weight.detach()
     return torch.einsum("hld,hde->hle", widened(layer.values[0]), widened(matrix).unflatten(0, (heads, size)))
 
 
-def summands(layer: Layer, values: torch.Tensor, rows: torch.Tensor, head: int | None = None) -> torch.Tensor:
+def summands(layer: Map, values: torch.Tensor, rows: torch.Tensor, head: int | None = None) -> torch.Tensor:
     """(R,L,E): for rows, by number, what each source adds to what attention gives; values as `projected` gives them."""
     weights = widened(layer.weights[0][:, rows])
     if head is not None:
@@ -257,7 +230,7 @@ class LayerParts:
     Raises SubjectError for a layer of another form.
     """
 
-    def __init__(self, layer: Layer, *, cross: bool = False, target: bool = False, after: bool | None = None):
+    def __init__(self, layer: Map, *, cross: bool = False, target: bool = False, after: bool | None = None):
         self.layer, self.values, self.cross = layer, projected(layer), cross
         self._inner = self._middle = self._outer = None  # norms: of what attention gives, of the sum, of the layer
         added, calls, state = layer.calls[0].output, layer.calls[1:], layer.state
@@ -297,7 +270,7 @@ class LayerParts:
         return parts if self._outer is None else self._outer(parts, rows)
 
 
-def decoder_parts(layers: list[Layer]) -> list[tuple[LayerParts, LayerParts]]:
+def decoder_parts(layers: list[Map]) -> list[tuple[LayerParts, LayerParts]]:
     """The two blocks of each layer of a decoder, over target and source, from its maps in their order, of one pair.
 
     Raises SubjectError where a layer is made in another way.
@@ -309,7 +282,7 @@ def decoder_parts(layers: list[Layer]) -> list[tuple[LayerParts, LayerParts]]:
     return blocks
 
 
-def ends_in_norm(layer: Layer) -> bool:
+def ends_in_norm(layer: Map) -> bool:
     """Whether a layer's result is what a norm gives."""
     last = layer.calls[-1] if layer.calls else None
     return last is not None and is_norm(last.module) and torch.equal(last.output, layer.result)
@@ -318,13 +291,6 @@ def ends_in_norm(layer: Layer) -> bool:
 def is_norm(module) -> bool:
     """Whether a module is a norm by its name; `Norm.of` checks whether its scale can be held."""
     return isinstance(module, torch.nn.LayerNorm) or type(module).__name__.endswith("Norm")
-
-
-def _matrix(module) -> torch.Tensor | None:
-    """(in, out) of a linear module."""
-    if isinstance(module, torch.nn.Linear):
-        return module.weight.detach().T
-    return module.weight.detach() if type(module).__name__ == "Conv1D" else None
 
 
 def adds_up(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
@@ -349,9 +315,20 @@ class Prefix:
         self.modules, self.results, self.count = [model.get_submodule(name) for name in blocks], [], count
 
     @contextmanager
-    def instead(self, call: Callable) -> Iterator[None]:
-        """Within, modules call call(forward, *args, **kwargs), their own forward first, in place of it."""
-        own = {module: vars(module).get("forward") for module in self.modules}
+    def reused(self, rows: torch.Tensor | None = None) -> Iterator[None]:
+        """Within, a forward pass of the copies `rows` (N,) of the instances computes only what comes after; one of the
+        instances themselves, without `rows`, is recorded.
+        """
+        own, left = {module: vars(module).get("forward") for module in self.modules}, deque(self.results)
+
+        def call(forward, *args, **kwargs):
+            if left:
+                return instances(left.popleft(), rows, self.count)
+            result = forward(*args, **kwargs)
+            if len(self.results) < len(self.modules):
+                self.results.append(result)
+            return result
+
         for module in own:
             module.forward = partial(call, module.forward)
         try:
@@ -361,26 +338,6 @@ class Prefix:
                 del module.forward
                 if forward is not None:
                     module.forward = forward
-
-    def recorded(self):
-        """Within, a forward pass of the instances is kept."""
-
-        def keep(forward, *args, **kwargs):
-            result = forward(*args, **kwargs)
-            if len(self.results) < len(self.modules):
-                self.results.append(result)
-            return result
-
-        return self.instead(keep)
-
-    def reused(self, rows: torch.Tensor):
-        """Within, a forward pass of the copies `rows` (N,) of the instances computes only what comes after."""
-        left = deque(self.results)
-        return self.instead(
-            lambda forward, *args, **kwargs: (
-                instances(left.popleft(), rows, self.count) if left else forward(*args, **kwargs)
-            )
-        )
 
 
 def instances(output, rows: torch.Tensor, count: int):

@@ -5,12 +5,11 @@ C classes, K attentions per instance, E embedding, H hidden.
 """
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from operator import attrgetter
 
 import torch
 
-from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
 from attnfaith.data.fingerprint import digest_model
 from attnfaith.data.tokenization import encode
 from attnfaith.models.modeling_attention_classifier import Encoded
@@ -29,13 +28,6 @@ class PackageSubject(ModelSubject):
     pad_token_id = property(attrgetter("config.pad_token_id"))
     unknown_token_id = property(attrgetter("config.unk_token_id"))
 
-    def collate(self, rows: Sequence[Mapping]) -> Batch:
-        names = ("input_ids", *POSITION_COLUMNS)
-        features = [{name: row[name] for name in names if row.get(name) is not None} for row in rows]
-        batch = pad_batch(features, self.pad_token_id or 0)
-        batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
-        return Batch.of(batch, self)
-
     def check(self, dataset) -> None:
         """Raise SubjectError for rows of another hierarchy than the model's, a model of fewer than two classes, and one
         with weights that are not finite.
@@ -53,11 +45,6 @@ class PackageSubject(ModelSubject):
     def embed(self, batch: Batch) -> torch.Tensor:
         """(B,L,E); of selector and classifier, one after the other, where each has its own."""
         return self.model.get_input_embeddings()(batch["input_ids"])
-
-    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """A sentence without words is gone; a selector reads what is left anew."""
-        rest = {name: batch[name] for name in ("instance_id", "label") if name in batch}
-        return Batch.of({**keep_positions(batch, stays, self.pad_token_id or 0), **rest}, self)
 
     def attention_products(self, batch: Batch, explain) -> torch.Tensor:
         """States held fixed, and nothing renormalised."""

@@ -66,9 +66,6 @@ OF_TOKENIZERS = frozenset({"mask token", "token hiding"})
 TEXT = ("input_ids", "attention_mask", "token_type_ids")
 """Tensors (B,L) of a batch that models read."""
 
-MARKED = ("impermissible",)
-"""Tensors (B,L) of a batch that a record keeps."""
-
 OUTPUTS = ("classes", "labels", "values")
 """The outputs of a model: probabilities of classes, which sum to 1; probabilities of labels, each by itself; or values."""
 
@@ -92,7 +89,7 @@ class Batch(dict):
     computed once; see `once` and `cached`.
     """
 
-    axes: Mapping[str, str] = {**dict.fromkeys((*TEXT, *MARKED, "special_tokens_mask"), "S"), "answer_mask": ""}
+    axes: Mapping[str, str] = {**dict.fromkeys((*TEXT, "impermissible", "special_tokens_mask"), "S"), "answer_mask": ""}
     """The axes of tensors behind that of instances: S input positions, N target positions."""
     lists: Sequence[str] = ("instance_id", "label")
     owner: "Subject | None" = None

@@ -6,7 +6,8 @@ what follows an edited step is computed anew.
 Shapes: B pairs, S source positions, N target positions, H hidden.
 """
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import torch
 
@@ -16,33 +17,23 @@ from attnfaith.subjects.protocol import SubjectError
 from attnfaith.subjects.translator import SequenceSubject
 
 
-class Attended:
-    """A context around one forward pass that reads, and edits, the decoder's attention; weights (B,1,N,S) after it."""
+@contextmanager
+def attended(decoder, edit: Edit | None = None) -> Iterator[list[torch.Tensor]]:
+    """Within one forward pass, the decoder's attention is read, and edited; the list holds its weights, some rows each."""
+    edit, attend, weights = edit or Edit(), decoder.attend, []
 
-    def __init__(self, decoder, edit: Edit | None = None):
-        self.decoder, self.edit = decoder, edit or Edit()
-        self.rows: list[torch.Tensor] = []
+    def edited(keys, query, hidden, mask):
+        own = attend(keys, query, hidden, mask)
+        rows = own.unsqueeze(1) if own.dim() == 2 else own  # of one step, or of all
+        start = sum(row.shape[2] for row in weights)
+        weights.append(edit.weights(0, rows.unsqueeze(1), slice(start, start + rows.shape[1])))
+        return weights[-1][:, 0, 0] if own.dim() == 2 else weights[-1][:, 0]
 
-    def __enter__(self):
-        attend = self.decoder.attend
-
-        def attended(keys, query, hidden, mask):
-            own = attend(keys, query, hidden, mask)
-            rows = own.unsqueeze(1) if own.dim() == 2 else own  # of one step, or of all
-            start = sum(row.shape[2] for row in self.rows)
-            rows = self.edit.weights(0, rows.unsqueeze(1), slice(start, start + rows.shape[1]))
-            self.rows.append(rows)
-            return rows[:, 0, 0] if own.dim() == 2 else rows[:, 0]
-
-        self.decoder.attend = attended
-        return self
-
-    def __exit__(self, *error):
-        del self.decoder.attend
-
-    @property
-    def weights(self) -> torch.Tensor:
-        return torch.cat(self.rows, 2)
+    decoder.attend = edited
+    try:
+        yield weights
+    finally:
+        del decoder.attend
 
 
 class RecurrentAttention(SequenceSubject):
@@ -78,13 +69,13 @@ class RecurrentAttention(SequenceSubject):
     def logits(self, batch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
         encoded, inputs = self._encoded(batch, embedded) if encoded is None else encoded, self.model_inputs(batch)
         del inputs["input_ids"]
-        with nullcontext() if edit is None else Attended(self.model.decoder, edit):
+        with nullcontext() if edit is None else attended(self.model.decoder, edit):
             return self.model(encoder_outputs=encoded, **inputs).logits
 
     def _weights(self, batch) -> torch.Tensor:
-        with Attended(self.model.decoder) as attended:
+        with attended(self.model.decoder) as weights:
             self.logits(batch)
-        return attended.weights.unsqueeze(1)
+        return torch.cat(weights, 2).unsqueeze(1)
 
     # ---------------------------------------------------------------------------------------- one pair
 

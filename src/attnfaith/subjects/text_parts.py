@@ -40,7 +40,8 @@ def marked_places(subject: Subject, batch: Batch, marks: torch.Tensor) -> torch.
 
 @torch.no_grad()
 def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str = "deleted") -> list[np.ndarray]:
-    """Logits (V,C) in float64 of parts of each text: one array (V,T) bool per instance, true where items stay.
+    """Logits (V,C) in float64 of parts of each text: one array (V,T) bool per instance, true where items stay. Equal parts
+    of a text are read once.
 
     absent: what becomes of the rest. "deleted": what follows moves up, and of a hierarchical model a sentence without words
     is gone. "zero": their embeddings are zeros. "mask_token": the mask token is in their place. "hidden": they keep their
@@ -48,17 +49,19 @@ def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], abse
     for a subject that cannot do so.
     """
     require(subject, {ABSENT[absent]}, f"absent='{absent}'")
-    owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    different, places = zip(*(np.unique(part, axis=0, return_inverse=True) for part in parts), strict=True)
+    owner = np.repeat(np.arange(len(parts)), [len(part) for part in different])
     items, present = item_places(subject, batch).cpu().numpy(), batch["attention_mask"].bool().cpu().numpy()
-    stays, whole = present[owner], [part for text in parts for part in text]
-    for row, part in enumerate(whole):
+    stays = present[owner]
+    for row, part in enumerate(part for text in different for part in text):
         inside = items[owner[row]] >= 0
         stays[row, inside] = part[items[owner[row], inside]]
     lengths = (stays if absent == "deleted" else present[owner]).sum(1)
     logits = np.empty((len(stays), subject.num_labels))
     for chosen in by_length(lengths, TOKENS_AT_ONCE):
         logits[chosen] = _read(subject, batch, owner[chosen], stays[chosen], absent)
-    return np.split(logits, np.cumsum([len(part) for part in parts])[:-1])
+    by_text = np.split(logits, np.cumsum([len(part) for part in different])[:-1])
+    return [values[place.reshape(-1)] for values, place in zip(by_text, places, strict=True)]
 
 
 def _read(subject: Subject, batch: Batch, owner: np.ndarray, stays: np.ndarray, absent: str) -> np.ndarray:

@@ -8,28 +8,19 @@ head's values, E that of a state, n copies of pairs.
 """
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 
 import torch
 
-from attnfaith.data.in_memory import in_memory
+from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.pair_encoding import MARKER, encode_for_model
-from attnfaith.subjects.attention import ALL, Edit, Embedded, Hook, Map, Watching, nothing, widened
-from attnfaith.subjects.base import (
-    EAGER,
-    ModelSubject,
-    check_ids,
-    configurations,
-    configured,
-    position_limit,
-    unwrapped,
-    vocabulary_size,
-)
+from attnfaith.subjects import base
+from attnfaith.subjects.attention import Edit, Embedded, Hook, Map, widened
 from attnfaith.subjects.checks import Pairs, Sites, checked
-from attnfaith.subjects.layers import Fed, Layer, LayerParts, Recorded, decoder_parts, instances, projected
-from attnfaith.subjects.pairs import UNCOUNTED, PairBatch, word_sums
+from attnfaith.subjects.layers import Fed, LayerParts, Recorded, decoder_parts, instances, projected
+from attnfaith.subjects.pairs import UNCOUNTED, PairBatch
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES, SubjectError
 from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
 
@@ -38,7 +29,7 @@ NUMBERS_AT_ONCE = 2**24
 """The most logits of copies that are read together."""
 
 
-class SequenceSubject(ModelSubject):
+class SequenceSubject(base.ModelSubject):
     """A model from sequences to sequences, as measures see it.
 
     Subclasses define _encoded(batch, embedded), the output of the encoder; logits(batch, edit, embedded, encoded), (B,N,V);
@@ -48,12 +39,14 @@ class SequenceSubject(ModelSubject):
     can = frozenset(PAIR_CAPABILITIES)
     level = "word"
     class_names = ()
+    head: torch.nn.Module | None = None
+    """The module that makes the logits of a place from the decoder's state there alone; None without such a module."""
     vocabulary_size: int
     """The number of words that the decoder chooses from."""
 
     def __init__(self, model, tokenizer=None):
         super().__init__(model, tokenizer)
-        self.configurations = configurations(model)
+        self.configurations = base.configurations(model)
 
     @property
     def pad_token_id(self) -> int:
@@ -74,23 +67,20 @@ class SequenceSubject(ModelSubject):
         """
         if self.tokenizer is None:
             raise self.without_tokenizer()
-        limit = position_limit(self)
+        limit = base.position_limit(self)
         rows = encode_for_model(pairs, self.tokenizer, max_source=limit, max_target=limit, end=self.end_token_id)
         self.check(rows)
         return rows
 
     def check(self, rows) -> None:
         """Raise SubjectError for tokens that the model does not know."""
-        check_ids(rows["input_ids"], min(len(self.vocabulary()), vocabulary_size(self.model)))
-        check_ids(rows["labels"], self.vocabulary_size)
+        base.check_ids(rows["input_ids"], min(len(self.vocabulary()), base.vocabulary_size(self.model)))
+        base.check_ids(rows["labels"], self.vocabulary_size)
 
     def encode(self, pairs: Sequence[tuple[str, str]]) -> PairBatch:
         """A batch from (source, target)."""
-        import pyarrow as pa
-
-        names = [str(number) for number in range(len(pairs))]
-        sides = {name: [pair[place] for pair in pairs] for place, name in enumerate(("source", "target"))}
-        return self.collate(list(self.rows(in_memory(pa.table({"instance_id": names, **sides})))))
+        texts = texts_in_memory(pairs).rename_columns({"text": "source", "text_pair": "target"})
+        return self.collate(list(self.rows(texts)))
 
     def collate(self, rows: Sequence[Mapping]) -> PairBatch:
         """A batch from rows of `rows`, on the model's device."""
@@ -122,12 +112,6 @@ class SequenceSubject(ModelSubject):
 
     # ---------------------------------------------------------------------------------------- reading
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Within, the model is in eval mode, computes attention step by step and names its outputs; after it, as before."""
-        with super().evaluating(), configured(self.configurations, **EAGER):
-            yield
-
     def model_inputs(self, batch: PairBatch) -> dict[str, torch.Tensor]:
         """The arguments of the model: the ids also where the encoder is done, since FSMT's decoder looks ahead."""
         return {name: batch[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
@@ -135,18 +119,27 @@ class SequenceSubject(ModelSubject):
     def log_probs(self, batch: PairBatch, embedded: torch.Tensor | None = None) -> torch.Tensor:
         """(B,N) in float64: the log probability of each target token; 0 on padding. Gradients reach embedded (B,S,E)."""
         parts = []
-        for some in torch.arange(len(batch), device=self.device).split(self._at_once(batch)):
+        for some in self._at_once(torch.arange(len(batch), device=self.device), batch["labels"]):
             logits = self.logits(batch.take(some), embedded=None if embedded is None else embedded[some])
             parts.append(label_log_probs(logits, batch["labels"][some]))
         return torch.cat(parts)
 
     def log_probs_of(self, batch: PairBatch, words: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
         """(B,) in float64: the log probability of the target word `words` (B,) of each pair. Gradients reach embedded."""
-        sums = word_sums(batch, self.log_probs(batch, embedded))
-        return sums[torch.arange(len(batch), device=self.device), words]
+        owned, head, parts = batch["target_words"] == words.unsqueeze(1), self.head, []
+        labels = torch.where(owned, batch["labels"], UNCOUNTED)
+        if head is not None:  # it makes the logits of these words' places alone
+            places = owned.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, : int(owned.sum(1).max())]
+            labels = labels.gather(1, places)
+        for some in self._at_once(torch.arange(len(batch), device=self.device), labels):
+            with nullcontext() if head is None else at_places(head, places[some]):
+                logits = self.logits(batch.take(some), embedded=embedded[some])
+            parts.append(label_log_probs(logits, labels[some]).sum(1))
+        return torch.cat(parts)
 
-    def _at_once(self, batch: PairBatch) -> int:
-        return max(1, NUMBERS_AT_ONCE // (batch["labels"].shape[1] * self.vocabulary_size))
+    def _at_once(self, copies: torch.Tensor, labels: torch.Tensor) -> Sequence[torch.Tensor]:
+        """Numbers (n,) of copies, in as many as are read together with the logits of labels (B,N)."""
+        return copies.split(max(1, NUMBERS_AT_ONCE // (labels.shape[1] * self.vocabulary_size))) if len(copies) else ()
 
     @torch.no_grad()
     def attention(self, batch: PairBatch) -> torch.Tensor:
@@ -156,7 +149,7 @@ class SequenceSubject(ModelSubject):
     @torch.no_grad()
     def edited(self, batch: PairBatch, owner: torch.Tensor, edit: Edit) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """For copies `owner` (n,) of pairs, some at a time: their numbers (m,), and their logits (m,N,V) under an edit."""
-        for some in torch.arange(len(owner), device=self.device).split(self._at_once(batch)) if len(owner) else ():
+        for some in self._at_once(torch.arange(len(owner), device=self.device), batch["labels"]):
             encoded = batch.once("encoded", self, lambda: self._encoded(batch))
             copied = instances(encoded, owner[some], len(batch))
             yield some, self.logits(batch.take(owner[some]), edit.take(some), encoded=copied)
@@ -169,33 +162,6 @@ class SequenceSubject(ModelSubject):
         for name, filling in (("input_ids", self.pad_token_id), ("source_words", -1), ("attention_mask", 0)):
             copies[name] = torch.where(stays.gather(1, order), copies[name].gather(1, order), filling)
         return copies
-
-
-class _OfLayers(Edit):
-    """An edit of cross-attention as one of a decoder's maps; layers: {number of a map: number of its layer}."""
-
-    def __init__(self, layers: dict[int, int], edit: Edit):
-        self.layers, self.edit = layers, edit
-
-    def weights(self, number, weights):
-        layer = self.layers.get(number)
-        return weights if layer is None else self.edit.weights(layer, weights, ALL)
-
-    def values(self, number, values):
-        layer = self.layers.get(number)
-        return values if layer is None else self.edit.values(layer, values)
-
-
-class ValuesGone(Edit):
-    """The values of some source positions of each copy, gone (n,S) bool, are zeros."""
-
-    per_copy = {"gone": "S"}
-
-    def __init__(self, gone: torch.Tensor):
-        self.gone = gone
-
-    def values(self, layer, values):
-        return values.masked_fill(self.gone[:, None, :, None], 0.0)
 
 
 class CrossAttention(SequenceSubject):
@@ -239,15 +205,13 @@ class CrossAttention(SequenceSubject):
     # ---------------------------------------------------------------------------------------- reading
 
     def _encoded(self, batch: PairBatch, embedded=None):
-        with ExitStack() as stack:
-            stack.enter_context(configured(self.configurations, **EAGER))
-            if embedded is not None:
-                stack.enter_context(Embedded(self.vocabulary(), batch["input_ids"], embedded))
+        instead = nullcontext() if embedded is None else Embedded(self.vocabulary(), batch["input_ids"], embedded)
+        with base.configured(self.configurations, **base.EAGER), instead:
             return self.model.get_encoder()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
 
-    def _decoded(self, batch: PairBatch, encoded, edit: Edit | None = None, keep=nothing) -> tuple:
+    def _decoded(self, batch: PairBatch, encoded, edit: Edit | None = None, keep: Collection[int] = ()) -> tuple:
         """Logits, and the hook that read the decoder."""
-        with configured(self.configurations, **EAGER), Hook(len(batch), edit, keep) as hook:
+        with base.configured(self.configurations, **base.EAGER), Hook(len(batch), edit, keep) as hook:
             logits = widened(self.model(encoder_outputs=encoded, **self.model_inputs(batch), **self.uncached).logits)
         if hook.number != self.sites.maps:
             raise SubjectError(
@@ -258,18 +222,25 @@ class CrossAttention(SequenceSubject):
 
     def logits(self, batch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
         encoded = self._encoded(batch, embedded) if encoded is None else encoded
-        return self._decoded(batch, encoded, None if edit is None else _OfLayers(self.layer_of, edit))[0]
+        return self._decoded(batch, encoded, None if edit is None else self._of_layers(edit))[0]
+
+    def _of_layers(self, edit: Edit) -> Edit:
+        """An edit of cross-attention, by layers, as one of the decoder's maps."""
+        layers = self.layer_of
+        return Edit(
+            weights=lambda number, weights: edit.weights(layers[number], weights) if number in layers else weights,
+            values=lambda number, values: edit.values(layers[number], values) if number in layers else values,
+        )
 
     def _maps(self, batch: PairBatch) -> list[Map]:
         """The maps of cross-attention, first layer first."""
-        return self._decoded(batch, self._encoded(batch), None, self.layer_of.__contains__)[1].maps
+        return self._decoded(batch, self._encoded(batch), None, self.sites.layers)[1].maps
 
     def _weights(self, batch) -> torch.Tensor:
         return torch.stack([widened(attention_map.weights) for attention_map in self._maps(batch)], 1)
 
     @cached_property
-    def head(self) -> torch.nn.Module | None:
-        """The module that makes the logits of a place from the decoder's state there alone; None without such a module."""
+    def head(self):
         head, pair = self.model.get_output_embeddings(), Pairs(self).inputs[0]
         if head is None:
             return None
@@ -277,26 +248,12 @@ class CrossAttention(SequenceSubject):
         try:
             with torch.no_grad():
                 logits = self.logits(pair)
-                with Headed(head, places):
+                with at_places(head, places):
                     some = self.logits(pair)
         except (RuntimeError, ValueError, IndexError):  # what follows the head wants all places
             return None
         same = some.shape[:2] == places.shape and torch.allclose(some, logits[:, [1, 0]], rtol=1e-4, atol=1e-5)
         return head if same else None
-
-    def log_probs_of(self, batch, words, embedded):
-        """The head makes the logits of these words' places alone."""
-        if self.head is None:
-            return super().log_probs_of(batch, words, embedded)
-        owned = batch["target_words"] == words.unsqueeze(1)
-        places = owned.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, : int(owned.sum(1).max())]
-        labels = torch.where(owned, batch["labels"], UNCOUNTED).gather(1, places)
-        step, parts = max(1, NUMBERS_AT_ONCE // (places.shape[1] * self.vocabulary_size)), []
-        for some in torch.arange(len(batch), device=self.device).split(step):
-            with Headed(self.head, places[some]):
-                logits = self.logits(batch.take(some), embedded=embedded[some])
-            parts.append(label_log_probs(logits, labels[some]).sum(1))
-        return torch.cat(parts)
 
     # ---------------------------------------------------------------------------------------- one pair
 
@@ -304,7 +261,7 @@ class CrossAttention(SequenceSubject):
         """For each layer, of one pair: weights (A,N,S) and the values (A,S,D) that they weigh."""
         return [(widened(attention_map.weights[0]), widened(attention_map.values[0])) for attention_map in self._maps(pair)]
 
-    def decoder_layers(self, pair: PairBatch) -> list[Layer]:
+    def decoder_layers(self, pair: PairBatch) -> list[Map]:
         """The maps of the decoder with what follows them, two for each layer."""
         numbers = range(self.sites.maps)
         with Recorded(self.model, numbers, self.sites.blocks) as recorded:
@@ -321,7 +278,7 @@ class CrossAttention(SequenceSubject):
     def stacked_parts(self, pair: PairBatch) -> tuple[list[LayerParts], list[tuple[LayerParts, LayerParts]]]:
         """The states of the encoder's layers, and of the decoder's two blocks, as sums; of one pair."""
         blocks = self.sites.encoder_blocks
-        with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded, Hook(1, recorded, nothing):
+        with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded, Hook(1, recorded, ()):
             self._encoded(pair)
         return [LayerParts(layer) for layer in recorded.layers], decoder_parts(self.decoder_layers(pair))
 
@@ -335,21 +292,16 @@ class CrossAttention(SequenceSubject):
         with Fed(self.model, self.sites.blocks, states) as fed:
             for some in gone.split(max(1, TOKENS_AT_ONCE // pair["labels"].shape[1])):
                 copies = torch.zeros(len(some), dtype=torch.long, device=self.device)
-                self._decoded(pair.take(copies), instances(encoded, copies, 1), _OfLayers(self.layer_of, ValuesGone(some)))
+                edit = Edit(values=lambda layer, values, some=some: values.masked_fill(some[:, None, :, None], 0.0))
+                self._decoded(pair.take(copies), instances(encoded, copies, 1), self._of_layers(edit))
         return [(layer.result[0], results) for layer, results in zip(crossed, fed.by_layer(), strict=True)]
 
 
-class Headed(Watching):
+def at_places(module: torch.nn.Module, places: torch.Tensor):
     """Within, a module reads the states (B,N,E) at `places` (B,k) alone."""
-
-    def __init__(self, module: torch.nn.Module, places: torch.Tensor):
-        self.module, self.places = module, places
-
-    def watch(self):
-        yield self.module.register_forward_pre_hook(self._select)
-
-    def _select(self, module, inputs):
-        return (inputs[0].gather(1, self.places.unsqueeze(2).expand(-1, -1, inputs[0].shape[2])),)
+    return module.register_forward_pre_hook(
+        lambda module, inputs: (inputs[0].gather(1, places.unsqueeze(2).expand(-1, -1, inputs[0].shape[2])),)
+    )
 
 
 def label_log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -375,7 +327,7 @@ def sequence_subject(model, tokenizer=None) -> SequenceSubject:
 
     if isinstance(model, SequenceSubject):
         return model
-    model = unwrapped(model)
+    model = base.unwrapped(model)
     if not is_sequence_model(model):
         raise SubjectError(
             f"{type(model).__name__} has no cross-attention: pairs of sentences are read by models from sequences "

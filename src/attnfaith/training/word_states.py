@@ -106,7 +106,7 @@ class PretrainedReader:
     @contextmanager
     def reading(self, inputs: Mapping[str, torch.Tensor]) -> Iterator[Hook]:
         """Read one forward pass of `inputs` under "eager" attention. The reading is complete afterwards."""
-        with eager(self.model), Hook(len(inputs["input_ids"]), None, self.last.__eq__) as hook:
+        with eager(self.model), Hook(len(inputs["input_ids"]), None, (self.last,)) as hook:
             yield hook
 
     def word_states(self, inputs: Mapping[str, torch.Tensor], outputs, hook: Hook) -> WordStates:
