@@ -39,7 +39,7 @@ LAYERS = (
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 WITHOUT_TORCH = ("support", "record", "metrics", "stats", "verdict", "reporting")
 MODELS = {"torch", "transformers", "entmax", "huggingface_hub"}
-METRIC = {"numpy", "scipy", "datasets", "evaluate"}
+METRIC = {"numpy", "scipy", "datasets", "evaluate", "sklearn"}
 DEMO = {"gradio", "pandas"}  # of app.py, the page of a Space
 
 

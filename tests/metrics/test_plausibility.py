@@ -1,4 +1,4 @@
-"""Agreement with marked tokens, against scikit-learn and sets of tokens."""
+"""Agreement with marked tokens, threshold by threshold, and against sets of tokens."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import auc, average_precision_score, f1_score, precision_recall_curve
+from sklearn.metrics import f1_score
 
 from attnfaith.metrics.attention_faithfulness.plausibility import (
     average_precision,
@@ -32,19 +32,26 @@ def marked(draw):
 
 @settings(max_examples=60)
 @given(st.lists(marked().filter(lambda row: 0 in row[0]), min_size=1, max_size=3), st.integers(0, 1000))
-def test_both_areas_are_scikit_learns(rows, seed):
+def test_areas_threshold_by_threshold(rows, seed):
     gold = [row[0] for row in rows]
-    scores = [np.random.default_rng(seed).integers(-3, 4, len(row)) for row in gold]  # with ties
-    for function, reference in ((average_precision, average_precision_score), (trapezoid_auprc, trapezoid)):
-        expected = [reference(marks, row) for row, marks in zip(scores, gold, strict=True)]
-        np.testing.assert_allclose(function(scores, gold), expected, atol=1e-12)
+    scores = [np.random.default_rng(seed).integers(-3, 4, len(row)).astype(float) for row in gold]  # with ties
+    scores[0][0] = np.inf
+    for function, number in ((average_precision, 0), (trapezoid_auprc, 1)):
+        np.testing.assert_allclose(function(scores, gold), [areas(*row)[number] for row in zip(scores, gold, strict=True)])
     equal_scores = [[0.5] * len(row) for row in scores]
     np.testing.assert_allclose(constant_precision(gold), average_precision(equal_scores, gold), atol=1e-12)
 
 
-def trapezoid(gold, scores):
-    precision, recall, _ = precision_recall_curve(gold, scores)
-    return auc(recall, precision)
+def areas(scores, gold):
+    """Areas under precision over recall by steps and by lines, from their definition."""
+    steps = lines = 0
+    before, found = 1, 0
+    for threshold in sorted(set(scores), reverse=True):
+        passing = [mark for score, mark in zip(scores, gold, strict=True) if score >= threshold]
+        gain, precision = (sum(passing) - found) / sum(gold), sum(passing) / len(passing)
+        steps, lines = steps + precision * gain, lines + (precision + before) / 2 * gain
+        before, found = precision, sum(passing)
+    return steps, lines
 
 
 @pytest.mark.parametrize("gold", [[1, 0], [1, 1, 0, 0], [1, 1, 1, 0, 0, 1]])

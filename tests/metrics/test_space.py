@@ -46,7 +46,7 @@ def test_front_matter_and_requirements(repository):
     assert len(matter["short_description"]) <= 60 and {"evaluate", "metric"} <= set(matter["tags"])
     lines = (METRIC_DIR / "requirements.txt").read_text(encoding="utf-8").split()
     pins = dict(line.split("==") for line in lines)
-    assert set(pins) == {"datasets", "evaluate", "gradio", "numpy", "pandas", "pyarrow", "scipy"}
+    assert set(pins) == {"datasets", "evaluate", "gradio", "numpy", "pandas", "pyarrow", "scikit-learn", "scipy"}
     assert pins.pop("gradio") == matter["sdk_version"]
     constraints = dict(line.split("==") for line in (repository / "constraints.txt").read_text().split())
     assert all(constraints[name] == pin == version(name) for name, pin in pins.items())

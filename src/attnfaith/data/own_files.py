@@ -1,111 +1,90 @@
-"""A user's own files (CSV, TSV, JSON, JSON lines, parquet, xlsx) as a `datasets.Dataset`, with every value unchanged.
-
-"NA", "null" and "007" in a CSV stay these texts.
-"""
+"""A user's own files as a `datasets.Dataset`. Values of a CSV and of a spreadsheet are texts: "NA" and "007" stay so."""
 
 import csv
-import json
+import glob
+import logging
 import os
+import tempfile
+import warnings
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from attnfaith.data.in_memory import in_memory
+import datasets
+import pandas as pd
+
 from attnfaith.support.errors import DatasetError, closest, cut, excerpt
 
 
-if TYPE_CHECKING:
-    import datasets
-    import pyarrow as pa
-
-
-TEXT_KINDS = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".json": "json", ".jsonl": "lines", ".ndjson": "lines"}
-KINDS = {**TEXT_KINDS, ".parquet": "parquet", ".xlsx": "excel"}
+KINDS = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+KINDS |= {".parquet": "parquet", ".xlsx": "xlsx"}
+PACKED = (".gz", ".bz2", ".xz")
 DELIMITERS = ",;\t|"
+ADVICE = {
+    UnicodeError: "it is in another encoding: give --data.encoding cp1252, or save it as UTF-8",
+    ImportError: "pip install 'attnfaith[xlsx]', which brings openpyxl, or save the sheet as CSV (UTF-8)",
+    zipfile.BadZipFile: "save the sheet again as xlsx, or as CSV (UTF-8)",
+    (pd.errors.ParserError, pd.errors.ParserWarning): "put a text that holds the delimiter into quotation marks "
+    "(--data.quotes false takes these as ordinary characters), or give another --data.delimiter",
+}
 
 
 def kind_of(path: Path) -> str | None:
     """Return the kind of a file by the end of its name, one of KINDS' values; None for any other."""
-    name = Path(path.name.lower())
-    return TEXT_KINDS.get(Path(name.stem).suffix) if name.suffix in (".gz", ".bz2", ".xz") else KINDS.get(name.suffix)
+    endings = [ending for ending in Path(path.name.lower()).suffixes if ending not in PACKED]
+    return KINDS.get(endings[-1]) if endings else None
 
 
 def read_file(
     path: str | os.PathLike, *, encoding: str | None = None, delimiter: str | None = None, quotes: bool = True
-) -> "datasets.Dataset":
-    """Read the rows of a CSV, TSV, JSON, JSON lines, parquet or xlsx file (text formats also as .gz, .bz2 and .xz).
+) -> datasets.Dataset:
+    """Read the rows of a CSV, TSV, JSON, JSON lines, parquet or xlsx file (also as .gz, .bz2 and .xz, but for xlsx).
 
-    encoding: of a text format; None: UTF-8. delimiter: between the fields of a CSV; None: the one of , ; tab and | that
+    encoding: of CSV and JSON; None: UTF-8. delimiter: between the fields of a CSV; None: the one of , ; tab and | that
     splits the first line into most names. quotes: False where quotation marks are ordinary characters.
-
-    Columns of CSV and xlsx are strings, and so is a JSON column with values of several kinds.
 
     Raises DatasetError for a file that does not exist (with the nearest name), is empty, damaged, or of another kind or
     encoding.
     """
     path = Path(path)
-    kind = kind_of(path)
-    if path.is_dir():
-        raise DatasetError(f"{path} is a folder; give a file")
     if not path.is_file():
-        near = closest(path.name, os.listdir(path.parent)) if path.parent.is_dir() else ""
-        advice = f"; did you mean {path.parent / near}?" if near else ""
+        names = os.listdir(path.parent) if path.parent.is_dir() and not path.is_dir() else []
+        near = closest(path.name, names)
+        advice = f"; did you mean {path.parent / near}?" if near else "; give the path of a file"
         raise DatasetError(f"no file at {cut(str(path), 300)}{cut(advice, 300)}")
+    kind, options = kind_of(path), {}
     if kind is None:
         raise DatasetError(
             f"{path}: give a file whose name ends in {', '.join(KINDS)}, CSV and JSON also with .gz (save a .xls as .xlsx)"
         )
-    delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)
-    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise DatasetError(f"data.delimiter={excerpt(delimiter)} must be one character, such as ; or a tab")
+    logging.disable(logging.ERROR)  # the error below is enough
     try:
-        table = _table(path, kind, encoding or "utf-8-sig", delimiter, csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE)
+        if kind == "xlsx":
+            frame = pd.read_excel(path, dtype=str, na_filter=False)
+            return datasets.Dataset.from_pandas(frame.rename(columns=str), preserve_index=False)
+        if kind == "csv":
+            options = _csv_options(path, encoding or "utf-8-sig", delimiter, quotes)
+        elif kind == "json" and encoding:
+            options = {"encoding": encoding}
+        with tempfile.TemporaryDirectory() as cache, warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # of lines with more fields than the first
+            options |= {"data_files": glob.escape(str(path)), "cache_dir": cache, "keep_in_memory": True}
+            rows = datasets.load_dataset(kind, split="train", **options)
     except Exception as error:  # pandas, Arrow, openpyxl and the modules that decompress raise many kinds
-        raise DatasetError(f"{path} cannot be read: {_advice(error, encoding or 'UTF-8')}") from error
-    if not len(table):
-        raise DatasetError(f"{path} has no rows")
-    return in_memory(table)
+        cause = error.__cause__ or error
+        if "corresponds to no data" in str(cause):
+            raise DatasetError(f"{path} has no rows") from error
+        advice = [words for kinds, words in ADVICE.items() if isinstance(cause, kinds)]
+        raise DatasetError(f"{path} cannot be read: {'; '.join([excerpt(cause, 200), *advice])}") from error
+    finally:
+        logging.disable(logging.NOTSET)
+    return rows.rename_columns({name: name.strip() for name in rows.column_names})
 
 
-def _table(path: Path, kind: str, encoding: str, delimiter: str | None, quoting: int) -> "pa.Table":
-    import pandas as pd
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if kind == "parquet":
-        return pq.read_table(path, partitioning=None)
-    if kind == "excel":
-        frame = pd.read_excel(path, dtype=str, na_filter=False).rename(columns=str)
-    elif kind == "csv":
-        options = {"encoding": encoding, "quoting": quoting, "na_filter": False, "dtype": str}
-        if delimiter is None:
-            delimiter = max(DELIMITERS, key=lambda mark: len(pd.read_csv(path, sep=mark, nrows=0, **options).columns))
-        frame = pd.read_csv(path, sep=delimiter, **options).rename(columns=str.strip)
-        if not isinstance(frame.index, pd.RangeIndex):
-            names = cut(", ".join(frame.columns), 100)
-            raise pd.errors.ParserError(f"line 2 has more fields than the {len(frame.columns)} names of line 1 ({names})")
-    else:
-        frame = pd.read_json(path, lines=kind == "lines", dtype=False, encoding=encoding)
-    for name in frame:
-        if frame[name].dtype == object and frame[name].dropna().map(type).nunique() > 1:
-            frame[name] = frame[name].map(as_text, na_action="ignore")
-    return pa.Table.from_pandas(frame, preserve_index=False)
-
-
-def as_text(value: object) -> str:
-    """Return a value as a text: 1 is "1", true "true", a list its JSON; a text is itself."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _advice(error: Exception, encoding: str) -> str:
-    """What is wrong with a file, and what to do."""
-    from pandas.errors import ParserError
-
-    advice = {
-        UnicodeError: f"it is not in the encoding {encoding}: give --data.encoding cp1252, or save it as UTF-8",
-        ImportError: "pip install 'attnfaith[xlsx]', which brings openpyxl, or save the sheet as CSV (UTF-8)",
-        zipfile.BadZipFile: "save the sheet again as xlsx, or as CSV (UTF-8)",
-        ParserError: "put a text that holds the delimiter into quotation marks (--data.quotes false takes these as ordinary "
-        "characters), or give another --data.delimiter",
-    }
-    return "; ".join([excerpt(error, 200), *(words for kind, words in advice.items() if isinstance(error, kind))])
+def _csv_options(path: Path, encoding: str, delimiter: str | None, quotes: bool) -> dict:
+    """The arguments of `datasets.load_dataset` for a CSV whose values are texts."""
+    options = {"encoding": encoding, "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE, "na_filter": False}
+    marks = [{"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)] if delimiter else DELIMITERS
+    names = {mark: pd.read_csv(path, sep=mark, nrows=0, **options).columns for mark in marks}
+    mark = max(names, key=lambda mark: len(names[mark]))
+    texts = datasets.Features({name: datasets.Value("string") for name in names[mark]})
+    return {**options, "sep": mark, "index_col": False, "features": texts}

@@ -10,11 +10,10 @@ import evaluate
 import numpy as np
 
 from .alignment_error_rate import link_columns, link_results
-from .columns import SHOWN, InputError, check_share, flatten, flatten_pair, number_rows, numbers, short, without_padding
+from .columns import SHOWN, InputError, by_row, check_share, number_rows, numbers, paired, short, without_padding
 from .divergences import (
-    check_distributions,
     decision_flips,
-    decisions,
+    distribution_fault,
     jensen_shannon_divergence,
     normalised_entropy,
     share_of_zeros,
@@ -179,12 +178,11 @@ class AttentionFaithfulness(evaluate.Metric):
         elif self.config_name == "plausibility":
             plausibility_results(**columns)
         else:
-            for name, rows in columns.items():
-                if name != "importance":
-                    check_distributions(rows, name)
+            for name in set(columns) - {"importance"}:
+                paired({name: columns[name]}, {name: distribution_fault})
             for pair in _PAIRS:
                 if set(pair) <= set(columns):
-                    flatten_pair(columns[pair[0]], columns[pair[1]], pair)
+                    paired({name: columns[name] for name in pair})
         return columns
 
     def _compute(self, share, per_text, alpha, **columns):
@@ -211,7 +209,7 @@ def _faithfulness(columns, alpha):
             by_text |= {name: function(*rows) for name, function in functions.items()}
     results, pair = _means(by_text), (columns["attention"], columns["importance"])
     if _present_in(*pair):
-        predicted = decisions(*flatten(columns["probs"], "probs")) if _present_in(columns["probs"]) else None
+        predicted = by_row(np.argmax, {"probs": columns["probs"]}) if _present_in(columns["probs"]) else None
         ranks = agreement_by_text(*pair, alpha)
         by_text |= ranks
         for group, values in agreement(ranks, predicted).items():

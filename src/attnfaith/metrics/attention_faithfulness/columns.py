@@ -1,11 +1,10 @@
-"""Columns of rows of numbers: reading, checking, masking, and one flat array for all rows.
+"""Columns of rows of numbers: reading, checking, masking, and functions of their rows.
 
-Shapes: N instances, T tokens of one instance, V values of all rows together. A column may be a list, tuple, array, tensor or
-column of a table. None as a row and None as a value mean undefined.
+Shapes: N instances, T tokens of one instance. A column may be a list, tuple, array, tensor or column of a table. None as a
+row and None as a value mean undefined.
 """
 
-from collections.abc import Mapping, Sequence, Set
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence, Set
 from numbers import Real
 
 import numpy as np
@@ -111,65 +110,35 @@ def _check_padding(name: str, columns: list[list]) -> None:
                 )
 
 
-class Layout:
-    """Where N rows lie in a flat array. lengths: [N]; starts: [N] first place of each row; owner: [V] row of each value."""
+def paired(columns: Mapping[str, Sequence], faults: Mapping[str, Callable] | None = None) -> list[tuple | None]:
+    """Return the rows of columns, by their names, side by side: a tuple of arrays [T] float64 per instance; None, for
+    undefined, where a row is None, empty or holds a NaN.
 
-    def __init__(self, lengths: np.ndarray):
-        self.lengths = lengths
-        self.starts = np.cumsum(lengths) - lengths
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    @cached_property
-    def owner(self) -> np.ndarray:
-        return np.repeat(np.arange(len(self)), self.lengths)
-
-    def sum(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum over each row, [N] float64."""
-        return np.bincount(self.owner, weights=values, minlength=len(self))
-
-    def max(self, values: np.ndarray) -> np.ndarray:
-        """Return the largest value of each row, [N] float64; NaN of an empty row."""
-        largest, filled = np.full(len(self), np.nan), np.flatnonzero(self.lengths)
-        if len(filled):
-            largest[filled] = np.maximum.reduceat(values, self.starts[filled])
-        return largest
-
-    def split(self, values: np.ndarray) -> list[np.ndarray]:
-        """Return the rows of a flat array."""
-        return np.split(values, self.starts[1:]) if len(self) else []
-
-
-def flatten(rows: Sequence, name: str) -> tuple[np.ndarray, Layout]:
-    """Return one ragged column as a flat float64 array [V] and its layout; None becomes one NaN."""
-    arrays = [np.asarray((np.nan,) if row is None else row, np.float64) for row in rows]
-    for place, array in enumerate(arrays):
-        if array.ndim != 1:
-            raise InputError(f"row {place}: {name} has {array.ndim} axes; a row is one-dimensional")
-    return np.concatenate([np.empty(0), *arrays]), Layout(np.array([*map(len, arrays)], np.int64))
-
-
-def flatten_pair(x: Sequence, y: Sequence, names: tuple[str, str]) -> tuple[np.ndarray, np.ndarray, Layout]:
-    """Return two ragged columns as flat float64 arrays [V] and their layout; where either row is None, both become one NaN.
-
-    Raises InputError where the columns differ in their number of rows, or a pair of rows in length.
+    faults: name -> a function that says what is wrong with a defined row, "" for nothing. InputError for such a row, and
+    where columns differ in their number of rows, or the rows of an instance in length.
     """
-    if len(x) != len(y):
-        raise InputError(f"{names[0]} has {len(x)} rows and {names[1]} has {len(y)}: give one row of each per instance")
-    pairs = [(None, None) if a is None or b is None else (a, b) for a, b in zip(x, y, strict=True)]
-    (x_values, layout), (y_values, y_layout) = (
-        flatten([pair[side] for pair in pairs], name) for side, name in enumerate(names)
-    )
-    for place in np.flatnonzero(layout.lengths != y_layout.lengths):
-        raise InputError(
-            f"row {place}: {names[0]} has {layout.lengths[place]} values and {names[1]} has {y_layout.lengths[place]}; "
-            "both must hold one value for each of the same items"
-        )
-    return x_values, y_values, layout
+    counts = {name: len(rows) for name, rows in columns.items()}
+    if len(set(counts.values())) > 1:
+        raise InputError(f"the columns differ in their number of rows: {counts}; give one row of each per instance")
+    instances = []
+    for place, rows in enumerate(zip(*columns.values(), strict=True)):
+        arrays = {
+            name: np.array([np.nan] if row is None else row, np.float64) for name, row in zip(columns, rows, strict=True)
+        }
+        lengths = {name: len(array) for name, array in arrays.items()}
+        if len(set(lengths.values())) > 1 and not any(row is None for row in rows):
+            given = " and ".join(f"{name} has {length} values" for name, length in lengths.items())
+            raise InputError(f"row {place}: {given}; give one for each of the same items")
+        if any(not array.size or np.isnan(array).any() for array in arrays.values()):
+            instances.append(None)
+            continue
+        for name, fault in (faults or {}).items():
+            if fault(arrays[name]):
+                raise InputError(f"row {place}: {name} {fault(arrays[name])}")
+        instances.append(tuple(arrays.values()))
+    return instances
 
 
-def check_values(values: np.ndarray, layout: Layout, name: str, allowed: np.ndarray, rule: str) -> None:
-    """Raise InputError for the first value [V] that is not allowed [V]; NaN passes."""
-    for place in np.flatnonzero(~allowed & ~np.isnan(values)):
-        raise InputError(f"row {layout.owner[place]}: {name} holds {values[place]:g}; {rule}")
+def by_row(function: Callable, columns: Mapping[str, Sequence], faults: Mapping[str, Callable] | None = None) -> np.ndarray:
+    """Return function(row of each column) of every instance, [N] float64; NaN where undefined. See `paired`."""
+    return np.array([np.nan if rows is None else function(*rows) for rows in paired(columns, faults)], np.float64)

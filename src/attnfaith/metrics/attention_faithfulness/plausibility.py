@@ -7,20 +7,36 @@ with no token marked; for rankings also one with every token marked, for which a
 Agreement with people does not show what a model used (Jacovi & Goldberg, 2020).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.special import digamma
+from scipy.stats import rankdata
 
-from .columns import Layout, check_share, check_values, flatten, flatten_pair
+from .columns import by_row, check_share
+
+
+def _of_marks(function: Callable, **columns: Sequence) -> np.ndarray:
+    """function(row of each column) of every instance, [N]; NaN where it is undefined, or no token of the last column is
+    marked. Columns but scores hold marks.
+    """
+
+    def fault(row: np.ndarray) -> str:
+        odd = row[(row != 0) & (row != 1)]
+        return f"holds {odd[0]:g}; a token is marked (1) or not (0)" if len(odd) else ""
+
+    faults = {name: fault for name in columns if name != "scores"}
+    return by_row(lambda *rows: function(*rows) if rows[-1].any() else np.nan, columns, faults)
 
 
 def average_precision(scores: Sequence, rationale: Sequence) -> np.ndarray:
-    """Return the sum over thresholds of precision x gain in recall, [N] in 0..1, as scikit-learn's average_precision_score.
+    """Return scikit-learn's average_precision_score of each row, [N] in 0..1: the sum of precision x gain in recall.
 
     Equal scores pass a threshold together. Compare `constant_precision` and `random_precision`.
     """
-    return _areas(scores, rationale)[0]
+    from sklearn.metrics import average_precision_score
+
+    return _area(average_precision_score, scores, rationale)
 
 
 def trapezoid_auprc(scores: Sequence, rationale: Sequence) -> np.ndarray:
@@ -29,29 +45,27 @@ def trapezoid_auprc(scores: Sequence, rationale: Sequence) -> np.ndarray:
     Precision does not run in lines between thresholds, so the area is too large: scores that all are equal reach
     (1 + share marked) / 2. Use it for comparison with others.
     """
-    return _areas(scores, rationale)[1]
+    from sklearn.metrics import auc, precision_recall_curve
+
+    def area(marks, values):
+        precision, recall, _ = precision_recall_curve(marks, values)
+        return auc(recall, precision)
+
+    return _area(area, scores, rationale)
 
 
-def _areas(scores: Sequence, rationale: Sequence) -> np.ndarray:
-    """Areas under precision over recall, by steps and by lines between thresholds, [2, N]."""
-    values, gold, layout = flatten_pair(scores, rationale, ("scores", "rationale"))
-    marked = _marked(gold, layout, "rationale")
-    areas = np.full((2, len(layout)), np.nan)
-    for row, (row_values, marks) in enumerate(zip(layout.split(values), layout.split(gold), strict=True)):
-        if 0 < marked[row] < len(marks) and not np.isnan(row_values).any():
-            _, threshold = np.unique(-row_values, return_inverse=True)
-            gain = np.bincount(threshold, weights=marks)
-            precision = np.cumsum(gain) / np.cumsum(np.bincount(threshold))
-            lines = (precision + np.append(1, precision[:-1])) / 2
-            areas[:, row] = (precision * gain).sum() / marked[row], (lines * gain).sum() / marked[row]
-    return areas
+def _area(area: Callable, scores: Sequence, rationale: Sequence) -> np.ndarray:
+    """area(marks, ranks) of each row with tokens that are marked and tokens that are not, [N]."""
+
+    def of_row(values: np.ndarray, marks: np.ndarray) -> float:
+        return np.nan if marks.all() else area(marks, rankdata(values))  # scikit-learn refuses infinite scores
+
+    return _of_marks(of_row, scores=scores, rationale=rationale)
 
 
 def constant_precision(rationale: Sequence) -> np.ndarray:
     """Return `average_precision` of scores that are all equal (uniform attention): the share of marked tokens, [N]."""
-    gold, layout = flatten(rationale, "rationale")
-    marked = _marked(gold, layout, "rationale")
-    return np.where(marked > 0, marked / np.maximum(layout.lengths, 1), np.nan)
+    return _of_marks(np.mean, rationale=rationale)
 
 
 def random_precision(rationale: Sequence) -> np.ndarray:
@@ -60,17 +74,13 @@ def random_precision(rationale: Sequence) -> np.ndarray:
     With P of n tokens marked, the marked token at rank k has on average 1 + (k-1)(P-1)/(n-1) marked ones up to it; the
     mean of that over k, with H = 1 + 1/2 + ... + 1/n, gives q + (1 - q) H/n with q = (P-1)/(n-1).
     """
-    gold, layout = flatten(rationale, "rationale")
-    marked, n = _marked(gold, layout, "rationale"), np.maximum(layout.lengths, 1)
-    mean_reciprocal = (digamma(n + 1.0) + np.euler_gamma) / n
-    density = (marked - 1) / np.maximum(n - 1, 1)  # of marks among the other tokens
-    return np.where(marked > 0, density + (1 - density) * mean_reciprocal, np.nan)
 
+    def precision(marks: np.ndarray) -> float:
+        n = len(marks)
+        density = (marks.sum() - 1) / max(n - 1, 1)  # of marks among the other tokens
+        return density + (1 - density) * (digamma(n + 1.0) + np.euler_gamma) / n
 
-def _marked(gold: np.ndarray, layout: Layout, name: str) -> np.ndarray:
-    """Marked tokens of each row, [N]; NaN for a row that holds a NaN."""
-    check_values(gold, layout, name, (gold == 0) | (gold == 1), "a token is marked (1) or not (0)")
-    return layout.sum(gold)
+    return _of_marks(precision, rationale=rationale)
 
 
 def top_tokens(scores: Sequence, share: float) -> list[np.ndarray | None]:
@@ -98,12 +108,14 @@ def token_f1(chosen: Sequence, rationale: Sequence) -> tuple[np.ndarray, np.ndar
 
     chosen: N rows of 0 and 1. Where no token is chosen precision is undefined and F1 is 0: 2 hits / (chosen + marked).
     """
-    chosen, gold, layout = flatten_pair(chosen, rationale, ("chosen", "rationale"))
-    picked, marked, hits = _marked(chosen, layout, "chosen"), _marked(gold, layout, "rationale"), layout.sum(chosen * gold)
-    undefined = ~(marked > 0) | np.isnan(picked)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        scores = hits / picked, hits / marked, 2 * hits / (picked + marked)
-    return tuple(np.where(undefined, np.nan, values) for values in scores)
+    columns = {"chosen": chosen, "rationale": rationale}
+    hits = _of_marks(lambda picked, marked: (picked * marked).sum(), **columns)
+    picked, marked = (
+        _of_marks(lambda picked, _: picked.sum(), **columns),
+        _of_marks(lambda _, marked: marked.sum(), **columns),
+    )
+    with np.errstate(invalid="ignore"):
+        return hits / picked, hits / marked, 2 * hits / (picked + marked)
 
 
 def span_iou(chosen: Sequence, rationale: Sequence, threshold: float = 0.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -114,19 +126,19 @@ def span_iou(chosen: Sequence, rationale: Sequence, threshold: float = 0.5) -> t
     undefined where none is chosen, and F1 is then 0. recall: share of marked spans that match. (ERASER's code divides the
     matching chosen spans by the marked ones, so its recall may exceed 1.)
     """
-    chosen, gold, layout = flatten_pair(chosen, rationale, ("chosen", "rationale"))
-    marked, picked = _marked(gold, layout, "rationale"), _marked(chosen, layout, "chosen")
-    chosen, gold = layout.split(chosen), layout.split(gold)
-    scores = np.full((3, len(layout)), np.nan)
-    for row in np.flatnonzero((marked > 0) & ~np.isnan(picked)):
-        chosen_spans, gold_spans = spans(chosen[row]), spans(gold[row])
-        ends = np.minimum(chosen_spans[:, None, 1], gold_spans[None, :, 1])
-        shared = np.maximum(ends - np.maximum(chosen_spans[:, None, 0], gold_spans[None, :, 0]), 0)
-        matches = shared >= threshold * (np.diff(chosen_spans) + np.diff(gold_spans).T - shared) - 1e-9
-        precision, recall = matches.any(1).mean() if len(chosen_spans) else np.nan, matches.any(0).mean()
-        total = precision + recall
-        scores[:, row] = precision, recall, 2 * precision * recall / total if total > 0 else 0.0
-    return tuple(scores)
+
+    def share(marks: np.ndarray, others: np.ndarray) -> float:
+        first, second = spans(marks), spans(others)
+        ends = np.minimum(first[:, None, 1], second[None, :, 1])
+        shared = np.maximum(ends - np.maximum(first[:, None, 0], second[None, :, 0]), 0)
+        matches = shared >= threshold * (np.diff(first) + np.diff(second).T - shared) - 1e-9
+        return matches.any(1).mean() if len(first) else np.nan
+
+    columns = {"chosen": chosen, "rationale": rationale}
+    precision, recall = _of_marks(share, **columns), _of_marks(lambda chosen, marked: share(marked, chosen), **columns)
+    total = np.nan_to_num(precision) + recall
+    f1 = 2 * np.nan_to_num(precision) * recall / np.where(total == 0, 1, total)
+    return precision, recall, f1
 
 
 def spans(marks: Sequence) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import gammaln, ndtr, stdtrit
 from scipy.stats import rankdata
 
-from .columns import Layout, flatten_pair
+from .columns import paired
 
 
 # up to this many tokens the exact null distribution of tau is used, as scipy.stats.kendalltau does
@@ -46,30 +46,28 @@ def tie_ceiling(x: Sequence, y: Sequence) -> np.ndarray:
 
 def _by_row(x: Sequence, y: Sequence) -> np.ndarray:
     """tau-b, its p-value and its ceiling, [3, N]."""
-    x, y, layout = flatten_pair(x, y, ("x", "y"))
-    results = np.full((3, len(layout)), np.nan)
-    for rows, n, blocks in _blocks((x, y), layout):
+    pairs = paired({"x": x, "y": y})
+    results = np.full((3, len(pairs)), np.nan)
+    for rows, n, blocks in _blocks(pairs):
         results[:, rows] = _kendall_block(n, *blocks)
     return results
 
 
-def _blocks(columns: Sequence[np.ndarray], layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, list]]:
-    """Defined rows in blocks of similar length: (rows [R], lengths [R], an array [R, W] per column, padded with inf)."""
-    usable = layout.lengths >= 2
-    for column in columns:
-        usable[layout.owner[np.isnan(column)]] = False
-    order = np.flatnonzero(usable)
-    order = order[np.argsort(layout.lengths[order], kind="stable")]
-    ordered, begin = layout.lengths[order], 0
+def _blocks(pairs: Sequence[tuple | None]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Defined pairs in blocks of similar length: (rows [R], lengths [R], both columns [2, R, W], padded with inf)."""
+    lengths = np.array([0 if pair is None else len(pair[0]) for pair in pairs], np.int64)
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] >= 2]
+    ordered, begin = lengths[order], 0
     while begin < len(order):
         # little padding: no row of a block is much longer than its shortest
         similar = np.searchsorted(ordered, ordered[begin] * 5 // 4 + 4, side="right")
         end = min(similar, begin + max(1, BLOCK_SIZE // ordered[similar - 1]))
         rows, n, begin = order[begin:end], ordered[begin:end], end
-        within = np.arange(n.max())
-        filled = within < n[:, None]
-        source = np.where(filled, layout.starts[rows][:, None] + within, 0)
-        yield rows, n, [np.where(filled, column[source], np.inf) for column in columns]
+        block = np.full((2, len(rows), n.max()), np.inf)
+        for place, row in enumerate(rows):
+            block[:, place, : lengths[row]] = pairs[row]
+        yield rows, n, block
 
 
 def _kendall_block(n: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
