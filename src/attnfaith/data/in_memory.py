@@ -1,7 +1,7 @@
 """A table in memory as a data set, without the hashing and copying of `datasets`."""
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 
 def in_memory(table):
@@ -12,18 +12,6 @@ def in_memory(table):
     import datasets
 
     return datasets.Dataset(table, fingerprint=secrets.token_hex(8))
-
-
-def encoded_in_memory(dataset, encode: Callable, types: Mapping):
-    """Return `dataset.map(encode, batched=True)` in memory. types: Arrow's, of all columns of the result, in order."""
-    import pyarrow as pa
-
-    tables = [] if len(dataset) else [pa.schema(types).empty_table()]
-    for start in range(0, len(dataset), 1000):  # so that the Python lists of only one batch are alive
-        rows = dataset[start : start + 1000]
-        columns = {**rows, **encode(rows)}
-        tables.append(pa.table({name: pa.array(columns[name], kind) for name, kind in types.items() if name in columns}))
-    return in_memory(pa.concat_tables(tables))
 
 
 def texts_in_memory(texts: Sequence):

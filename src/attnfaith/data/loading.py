@@ -49,9 +49,8 @@ class LoadedDataset:
     texts (and questions) from which a vocabulary is counted: those before the length filter, as the papers do; after it
     where a limit draws from train. own: of own data, what was read and assumed.
 
-    dropped counts, by split, rows left out by reason: too_short and too_long (strict bounds), shortest and longest (of a
-    split), limit (not drawn); and under "source" those left out before a split exists: no_label, other_label,
-    repeated, not_drawn (the part of a published test split that the entry does not use).
+    dropped counts rows left out, by split and reason: too_short, too_long, shortest, longest (of a split), limit (not
+    drawn); and under "source", before a split exists, no_label, other_label, repeated, not_drawn (of the test split).
     """
 
     splits: datasets.DatasetDict
@@ -127,15 +126,13 @@ def load_splits(
     impermissible_removed: bool = False,
     **arguments,
 ) -> LoadedDataset:
-    """Load a data set of the registry.
+    """Load a data set of the registry, by its name.
 
     Args:
-        name: a name in `attnfaith.data.registry.DATASETS`.
         limits: as `LoadedDataset.limited` takes them.
-        seed: draws the subsets of limits and the rows of generated data. The published splits, and the cuts the papers
-            make from them, do not depend on it.
-        root: folder of local data; default the environment variable ATTNFAITH_DATA. If it holds the data set's folder
-            (a Hub data set: the Hub id), that is read, else the Hub.
+        seed: of limits and generated data; splits of published data do not depend on it.
+        root: folder of local data; default the environment variable ATTNFAITH_DATA. A data set that has no folder in it is
+            read from the Hub.
         impermissible_removed: read texts without their impermissible words, as the data set `DatasetEntry.permissible`.
         arguments: for generated data only: arguments of its `generate`, and sizes={"train": 2000, ...}.
 
@@ -150,8 +147,8 @@ def load_splits(
         module = GENERATORS[name]
         rows = generate_splits(module.generate, (), seed, arguments, SIZES)
         tables = {split: pa.Table.from_pylist(part) for split, part in rows.items()}
-        options = {key: value for key, value in arguments.items() if key != "sizes"}
-        revision = generated_revision(module.VERSION, seed, options)
+        arguments.pop("sizes", None)
+        revision = generated_revision(module.VERSION, seed, arguments)
     elif arguments:
         raise DatasetError(f"{sorted(arguments)} are arguments of generated data; {name!r} is read, not generated.")
     else:
@@ -270,8 +267,8 @@ def _cut(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str
             raise DatasetError(f"{entry.name!r} has no {split} split; it has {', '.join(splits) or 'none'}.")
     if "validation" not in splits:
         train = splits["train"]
-        group = _continued(train["text"]) if entry.pair else np.arange(len(train))
-        n_groups = len(np.unique(group))
+        group = train["text"].factorize()[0] if entry.pair else np.arange(len(train))
+        n_groups = int(group.max(initial=-1)) + 1
         held_out = (rng.permutation(n_groups).argsort() < round(entry.validation_fraction * n_groups))[group]
         splits["validation"], splits["train"] = train[held_out], train[~held_out]
     if entry.test_fraction is not None:
@@ -280,17 +277,6 @@ def _cut(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str
         dropped["not_drawn"] = len(test) - len(drawn)
         splits["test"] = test.iloc[drawn]
     return splits
-
-
-def _continued(texts: Sequence[str]) -> np.ndarray:
-    """The group of each text: equal texts, and texts that continue the one before them."""
-    groups, numbers, before = {}, [], None
-    for text in texts:
-        if before and text.startswith(before):
-            groups.setdefault(text, numbers[-1])
-        numbers.append(groups.setdefault(text, len(numbers)))
-        before = text
-    return np.unique(np.array(numbers, np.int64), return_inverse=True)[1]
 
 
 def _length_filter(entry: DatasetEntry, lengths: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:

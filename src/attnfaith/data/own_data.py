@@ -1,9 +1,8 @@
 """A user's own data, from a file, a folder or the Hub to checked splits, with what was read, left out and assumed.
 
-For a missing split, a random share of the different texts of each class is drawn. Texts that differ only in case and blanks
-are one text; in pairs, all rows with one first text stay together. Published splits are not cut anew: a training text (in
-pairs, both texts) that is also in validation or test is left out of training, and a validation text that is also in test is
-left out of validation.
+For a missing split, a random share of the different texts of each class is drawn; texts that differ only in case and blanks
+are one, and rows of pairs with one first text stay together. From published splits only texts that a later one has are left
+out.
 """
 
 import hashlib
@@ -39,10 +38,9 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 class OwnData:
     """Own data with columns and classes chosen.
 
-    revision: "local-" and a digest of the files, or a commit of the Hub. files: SHA-256 of each. columns: {text, perhaps
-    text_pair, label: the column it is read from}. rows: these columns, with split (ALL for a single file) and the index
-    "<data set>/<file or split>/<row>"; a label is the name of a class, None without one. classes: of training. assumed:
-    remarks that the user should check.
+    revision: "local-" and a digest of the files, or a commit of the Hub. files: SHA-256 of each. columns: {ours: theirs}.
+    rows: text, perhaps text_pair, label (the name of a class, None without one) and split (ALL for a single file), with the
+    index "<data set>/<file or split>/<row>". classes: of training. assumed: remarks that the user should check.
     """
 
     revision: str
@@ -124,7 +122,8 @@ def read_texts(data: object, split: str, limit: int | None = None, seed: int = 0
     if data.impermissible_words is None:
         return rows
     column, name = data.text or "text", "impermissible"
-    _check_columns(tables, [column])
+    if column not in rows.column_names:
+        raise DatasetError(f"there is no column {excerpt(column)}{nearest(column, rows.column_names)}")
     texts = [_text(value, column, f"row {row}") for row, value in enumerate(rows[column])]
     frame = pd.DataFrame({"text": texts, name: mark_words(texts, data.impermissible_words)})
     if data.impermissible_removed:
@@ -157,14 +156,6 @@ def _read(data: object) -> tuple[dict[str, dict[str, datasets.Dataset]], str, di
     return {split: tables for split, tables in sources.items() if tables}, revision, files
 
 
-def _check_columns(tables: Mapping[str, datasets.Dataset], columns: Sequence[str]) -> None:
-    """Raise DatasetError for a column that one of the tables lacks."""
-    for place, rows in tables.items():
-        for name in columns:
-            if name not in rows.column_names:
-                raise DatasetError(f"{place} has no column {excerpt(name)}{nearest(name, rows.column_names)}")
-
-
 def _chosen_columns(sources: Mapping[str, Mapping], data: object) -> dict[str, str]:
     """{our column: theirs}: the ones that the user named, else the one of that name, or the only one that is left."""
     tables = {place: rows for parts in sources.values() for place, rows in parts.items()}
@@ -183,7 +174,9 @@ def _chosen_columns(sources: Mapping[str, Mapping], data: object) -> dict[str, s
             columns[key] = (named or rest)[0]
     if len(set(columns.values())) < len(columns):
         raise DatasetError(f"two of {columns} name one column: name each its own")
-    _check_columns(tables, columns.values())
+    for place, rows in tables.items():
+        for name in set(columns.values()).difference(rows.column_names):
+            raise DatasetError(f"{place} has no column {excerpt(name)}{nearest(name, rows.column_names)}")
     return {key: columns[key] for key in KEYS if key in columns}
 
 
@@ -258,12 +251,12 @@ def _split(rows: pd.DataFrame, own: OwnData, data: object) -> tuple[dict[str, pd
             raise DatasetError(f"no train text is left of {lacking}: give more, leave it out, or try another split_seed")
         if lacking:
             own.assumed.append(f"{split} has no text of {lacking}: there are few; --data.{split}_share gives it more")
-    rule = [f"{', '.join(published)} as published, less what another split has too"] if published else []
+    rules = [f"{', '.join(published)} as published, less what another split has too"] if published else []
     if missing:
         drawn = ", ".join(f"{shares[split]:.0%} {split}" for split in missing)
-        texts = "different first texts" if "text_pair" in rest else "different texts"
-        rule.append(f"{drawn} drawn at random (seed {data.split_seed}) of the {texts}")
-    return {split: splits[split] for split in SPLITS}, "; ".join(rule)
+        texts = "first texts" if "text_pair" in rest else "texts"
+        rules.append(f"{drawn} drawn at random (seed {data.split_seed}) of the different {texts}")
+    return {split: splits[split] for split in SPLITS}, "; ".join(rules)
 
 
 def _draw(rows: pd.DataFrame, size: int, names: Sequence[str], seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:

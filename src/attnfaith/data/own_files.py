@@ -1,7 +1,6 @@
 """A user's own files as a `datasets.Dataset`. Values of a CSV and of a spreadsheet are texts: "NA" and "007" stay so."""
 
 import csv
-import glob
 import logging
 import os
 import tempfile
@@ -67,7 +66,9 @@ def read_file(
             options = {"encoding": encoding}
         with tempfile.TemporaryDirectory() as cache, warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # of lines with more fields than the first
-            options |= {"data_files": glob.escape(str(path)), "cache_dir": cache, "keep_in_memory": True}
+            link = Path(cache, "rows")  # a name without brackets and the like, which datasets would take for a pattern
+            link.symlink_to(path.resolve())
+            options |= {"data_files": str(link), "cache_dir": cache, "keep_in_memory": True}
             rows = datasets.load_dataset(kind, split="train", **options)
     except Exception as error:  # pandas, Arrow, openpyxl and the modules that decompress raise many kinds
         cause = error.__cause__ or error

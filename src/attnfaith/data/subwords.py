@@ -10,8 +10,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from attnfaith.data.in_memory import encoded_in_memory
-from attnfaith.data.tokenization import LETTERS, encoded_columns, text_positions
+from attnfaith.data.tokenization import LETTERS, encoded_columns, encoded_in_memory, text_positions
 from attnfaith.record import CONTINUES, REPEATS
 from attnfaith.support.errors import DatasetError
 

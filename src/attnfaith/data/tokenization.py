@@ -1,7 +1,5 @@
-"""Word-level tokenizers whose preprocessing travels inside tokenizer.json, and the encoding of a split.
-
-The papers' text preparation is written with normalizers of the `tokenizers` library, so a saved tokenizer needs no code of
-ours: `AutoTokenizer.from_pretrained` and `pipeline` prepare raw text in the same way.
+"""Word-level tokenizers whose preprocessing travels inside tokenizer.json, so that a saved one needs no code of ours; and
+the encoding of a split.
 
 Shapes: T words of a text after truncation, without markers (the tokens a model may attend to). For hierarchical models T
 counts sentences, each of W words.
@@ -10,11 +8,11 @@ counts sentences, each of W words.
 import functools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
 from attnfaith.data.impermissible import check_marks
-from attnfaith.data.in_memory import encoded_in_memory
+from attnfaith.data.in_memory import in_memory
 from attnfaith.data.sentences import MARK, divide, mark_places, set_marks
 from attnfaith.support.errors import DatasetError, excerpt
 
@@ -119,18 +117,13 @@ def build_tokenizer(
 ):
     """Build a word-level `PreTrainedTokenizerFast` with the vocabulary of (training) texts.
 
-    Ids: 0 <pad>, 1 <unk>, 2 <s>, 3 </s>, words from 4 on in alphabetical order. A word enters if it occurs in at least
-    `min_df` texts (document frequency). Unknown words become <unk>.
+    Ids: 0 <pad>, 1 <unk>, 2 <s>, 3 </s>, from 4 on by alphabet the words of at least `min_df` texts.
 
-    A text is encoded as `<s> A </s>`, a pair as `<s> A </s> <s> B </s>` with token type 0 on the first and 1 on the
-    second; only with `pair` are token_type_ids among the model's inputs. Padding goes to the right.
-    `max_length` bounds the whole encoding, markers included (None: no bound).
-
-    With hierarchy="sentence" the mark <sent> (id 4) stands between two sentences, which end where `attnfaith.data.sentences`
-    has it, and words have ids from 5 on. A sentence of more than `max_sentence_length` words continues as another, so no
-    word is lost.
-
-    Saved with `save_pretrained` and loaded by `AutoTokenizer` without any code of this package.
+    A text is encoded as `<s> A </s>`; a pair, for which `pair` adds token_type_ids to the model's inputs, as
+    `<s> A </s> <s> B </s>` with token type 0 on the first and 1 on the second. `max_length` bounds the whole encoding,
+    markers included (None: no bound). With hierarchy="sentence" the mark <sent> (id 4) stands between the sentences of
+    `attnfaith.data.sentences`, words have ids from 5 on, and a sentence of more than `max_sentence_length` words continues
+    as another.
 
     Raises DatasetError for an unknown preprocessing or hierarchy, and a maximum that leaves no room for a word.
     """
@@ -196,6 +189,18 @@ def spread(marks: Sequence[int], words: Sequence[tuple[int, int]], spans: Sequen
     for (start, stop), mark in zip(words, marks, strict=True):
         characters[start:stop] = [mark] * (stop - start)
     return [max(characters[start:stop], default=0) for start, stop in spans]
+
+
+def encoded_in_memory(dataset, encode: Callable, types: Mapping):
+    """Return `dataset.map(encode, batched=True)` in memory. types: Arrow's, of all columns of the result, in order."""
+    import pyarrow as pa
+
+    tables = [] if len(dataset) else [pa.schema(types).empty_table()]
+    for start in range(0, len(dataset), 1000):  # so that the Python lists of only one batch are alive
+        rows = dataset[start : start + 1000]
+        columns = {**rows, **encode(rows)}
+        tables.append(pa.table({name: pa.array(columns[name], kind) for name, kind in types.items() if name in columns}))
+    return in_memory(pa.concat_tables(tables))
 
 
 def encoded_columns(rows: Mapping, tokenizer, max_length: int | None, truncation: bool | str) -> tuple[dict, list]:

@@ -4,13 +4,12 @@ Shapes: B instances, T source tokens, G target tokens, E embedding, H hidden, V 
 weights; measures that read or edit them replace it.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import nn
 from transformers import GenerationMixin
-from transformers.modeling_outputs import ModelOutput, Seq2SeqLMOutput
+from transformers.modeling_outputs import BaseModelOutputWithPooling, ModelOutput, Seq2SeqLMOutput
 from transformers.utils import can_return_tuple
 
 from .alignments import SEQUENCE_ALIGNMENTS
@@ -34,17 +33,10 @@ class Decoded(NamedTuple):
     attention: torch.Tensor | None = None
 
 
-@dataclass
-class SourceOutput(ModelOutput):
-    """last_hidden_state (B,T,H), 0 on padding; pooler_output (B,H), the last state; hidden_states (embeddings, states)."""
-
-    last_hidden_state: torch.FloatTensor | None = None
-    pooler_output: torch.FloatTensor | None = None
-    hidden_states: tuple[torch.FloatTensor, ...] | None = None
-
-
 class SourceEncoder(nn.Module):
-    """Source ids to states. It holds the word vectors, which the decoder reads too."""
+    """Source ids to states: last_hidden_state (B,T,H), 0 on padding; pooler_output (B,H), the last state; hidden_states
+    (embeddings, states). It holds the word vectors, which the decoder reads too.
+    """
 
     main_input_name = "input_ids"
 
@@ -65,7 +57,7 @@ class SourceEncoder(nn.Module):
         mask, embedded = self.present(input_ids, attention_mask), self.dropout(self.embeddings(input_ids))
         states, last = self.network(embedded, mask)
         layers = (embedded, states) if output_hidden_states else None
-        return SourceOutput(last_hidden_state=states, pooler_output=last, hidden_states=layers)
+        return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=last, hidden_states=layers)
 
 
 class Decoder(nn.Module):
@@ -226,7 +218,7 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
         if encoder_outputs is None:
             encoder_outputs = self.encoder(input_ids, attention_mask, output_hidden_states=layers)
         elif not isinstance(encoder_outputs, ModelOutput):
-            encoder_outputs = SourceOutput(*encoder_outputs[:2])
+            encoder_outputs = BaseModelOutputWithPooling(*encoder_outputs[:2])
         hidden = encoder_outputs.last_hidden_state
         mask = self.encoder.present(input_ids, attention_mask, hidden if input_ids is None else None)
         if decoder_input_ids is None:
