@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from attnfaith.interventions.adversary import bounded, maximise
-from attnfaith.interventions.adversary_search import AdversarySearch, slope_of
+from attnfaith.interventions.adversary_search import AdversarySearch, affine_slope_of, slope_of
 from attnfaith.interventions.targets import Readout, of_values, read_out, softmax
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.subjects import SelfAttention, opened
@@ -187,7 +187,9 @@ def test_the_reference_implementations_search_from_its_noise(encoder, alignment,
     inner = [slice(1, length - 1) for length in golden.LENGTHS]
     noise = expected["adversary_noise"].double().numpy()
     starts = [noise[row][:, tokens] for row, tokens in enumerate(inner)]  # the width and 1 / L shift all alike
-    slope = slope_of(of_values(texts, torch.float32), texts)
+    slope, by_gradient = affine_slope_of(texts), slope_of(of_values(texts, torch.float32), texts)
+    weights = np.random.default_rng(0).dirichlet(np.ones(max(golden.LENGTHS) - 2), (5, len(texts))).astype(np.float32)
+    np.testing.assert_allclose(*(way(weights.transpose(0, 2, 1), 0.01) for way in (slope, by_gradient)), atol=1e-6)
     attentions = AdversarySearch(**REFERENCE).search(texts, starts, slope)
     for row, attention in enumerate(attentions):
         probs = softmax(texts[row].logits(attention))

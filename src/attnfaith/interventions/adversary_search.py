@@ -18,7 +18,7 @@ from attnfaith.interventions.targets import (
     Readout,
     TargetMeasure,
     TokenEdit,
-    of_values,
+    padded,
     read_out,
     softmax,
     under,
@@ -85,8 +85,8 @@ class AdversarySearch(Measure):
                 noise = generator(seed, batch["instance_id"][row], self.name)
                 starts.append(SPREAD * noise.standard_normal((self.restarts, lengths[row])))
             affine = AFFINE in subject.capabilities
-            read = of_values(group, torch.float32) if affine else under(subject, batch, chosen)
-            for row, text, attention in zip(chosen, group, self.search(group, starts, slope_of(read, group)), strict=True):
+            slope = affine_slope_of(group) if affine else slope_of(under(subject, batch, chosen), group)
+            for row, text, attention in zip(chosen, group, self.search(group, starts, slope), strict=True):
                 rows[row] = attention.astype(np.float32), softmax(text.logits(attention)).astype(np.float32)
         return self.in_columns(subject, rows)
 
@@ -143,6 +143,27 @@ def slope_of(read: Read, texts: list[Readout]) -> Slope:
             distances = (read(weights).cpu().float().softmax(-1) - own).abs().sum(-1) / 2
             (gradient,) = torch.autograd.grad((distances - epsilon).relu().sum(), weights)
         return gradient.numpy().transpose(1, 2, 0)
+
+    return slope
+
+
+def affine_slope_of(texts: list[Readout]) -> Slope:
+    """Return the slope of texts with an affine read-out, 3 times as fast as from torch's derivatives.
+
+    Values (C,1,T,B), bias and probabilities (C,1,B); those of class 0 are taken off the others, and cancel.
+    """
+    values, bias = (padded([getattr(text, name) for text in texts]).float().numpy() for name in ("values", "bias"))
+    values, bias = (values - values[..., :1]).T[:, None], (bias - bias[:, :1]).T[:, None]
+    own = np.float32([text.probs for text in texts]).T[:, None]
+
+    def slope(attention, epsilon):
+        logits = bias + [(attention * value).sum(1) for value in values]
+        probs = np.exp(logits - logits.max(0))
+        probs /= probs.sum(0)
+        changes = probs - own
+        by_probs = np.sign(changes) * (np.abs(changes).sum(0) / 2 > epsilon) / 2
+        by_logits = probs * (by_probs - (probs * by_probs).sum(0))
+        return sum(step[:, None] * value for step, value in zip(by_logits[1:], values[1:], strict=True))
 
     return slope
 

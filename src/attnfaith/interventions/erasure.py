@@ -23,6 +23,7 @@ from attnfaith.interventions.targets import (
     Target,
     TargetMeasure,
     TokenEdit,
+    padded,
     read_out,
     softmax,
 )
@@ -217,10 +218,10 @@ class MinimalFlipSet(Measure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        rows = []
-        for text in read_out(subject, batch):
+        rows, texts = [], read_out(subject, batch)
+        for text, flips in zip(texts, _smallest(texts), strict=True):
             attention, several = text.attention, len(text.attention) > 1
-            chosen = _smallest(text) & several
+            chosen = flips[: len(attention)] & several
             size, mass, empty = np.nan, np.nan, False
             if chosen.any():
                 size, mass = float(chosen.sum()), float(min(attention[chosen].sum(), 1))
@@ -229,20 +230,21 @@ class MinimalFlipSet(Measure):
         return self.in_columns(subject, rows)
 
 
-def _smallest(text: Readout) -> np.ndarray:
-    """The set (T,) bool of a text with an affine read-out."""
-    attention, alone = text.attention, text.values + text.bias
-    predicted = text.decide(text.probs[None])[0]
-    rivals = np.flatnonzero(np.arange(len(text.probs)) != predicted)
-    margins = (alone[:, [predicted]] - alone[:, rivals]).T * attention
+def _smallest(texts: Sequence[Readout]) -> np.ndarray:
+    """The sets (B,T) bool of texts with an affine read-out."""
+    attention = padded([text.attention for text in texts]).numpy()[:, None]
+    alone = padded([text.values + text.bias for text in texts]).numpy().swapaxes(1, 2)
+    predicted = np.array([text.predicted for text in texts])[:, None]
+    margins = (np.take_along_axis(alone, predicted[..., None], 1) - alone) * attention  # (B,C,T)
     # a rival that wins has won before a margin of 0, as of a token without weight, is reached
-    order = np.argsort(-margins, 1, "stable")
-    remaining = sum_after(attention[order])
-    left, tie = sum_after(np.take_along_axis(margins, order, 1)), text.tie * remaining
-    chosen = fewest(order, (remaining > 0) & ((left < -tie) | ((rivals < predicted)[:, None] & (left <= tie))))
-    if chosen.any():
-        return chosen
-    return (attention > 0) & (text.decide(softmax(text.bias[None]))[0] != predicted)
+    order = np.argsort(-margins, 2, "stable")
+    remaining, left = (sum_after(np.take_along_axis(values, order, 2)) for values in (0 * margins + attention, margins))
+    tie, lower = np.array([text.tie for text in texts])[:, None, None] * remaining, np.arange(alone.shape[1]) < predicted
+    chosen = fewest(order, (remaining > 0) & ((left < -tie) | (lower[..., None] & (left <= tie))))
+    for row in np.flatnonzero(~chosen.any(1)):
+        bias = softmax(texts[row].bias[None])
+        chosen[row] = (attention[row, 0] > 0) & (texts[row].decide(bias)[0] != texts[row].predicted)
+    return chosen
 
 
 # --------------------------------------------------------------------------------------- cross-attention

@@ -60,15 +60,13 @@ def rationales(scores: Sequence[np.ndarray], shares: Sequence[float], random: np
 
 
 def fewest(order: np.ndarray, lost: np.ndarray) -> np.ndarray:
-    """Return the fewest first places (T,) bool of one of the orders (J,T) after which it is `lost` (J,T); none where none
-    is, and of orders that need equally many those of the first.
+    """Return the fewest first places (...,T) bool of one of the orders (...,J,T) after which it is `lost` (...,J,T); none
+    where none is, and of orders that need equally many those of the first.
     """
-    chosen = np.zeros(order.shape[1], bool)
-    if lost.any():
-        sizes = np.where(lost.any(1), lost.argmax(1), lost.shape[1])
-        first = sizes.argmin()
-        chosen[order[first, : sizes[first] + 1]] = True
-    return chosen
+    sizes = (~np.logical_or.accumulate(lost, -1)).sum(-1, keepdims=True)
+    first = sizes.argmin(-2, keepdims=True)
+    size, chosen = (np.take_along_axis(values, first, -2)[..., 0, :] for values in (sizes, order))
+    return (np.argsort(chosen, -1) <= size) & (size < lost.shape[-1])
 
 
 class ScoreTest(Measure):

@@ -55,7 +55,7 @@ def read_permuted(target: Target, orders: Sequence[np.ndarray]) -> list[list[np.
     sources = []
     for places, order in zip(target.places, orders, strict=True):
         sources.append(np.tile(np.arange(target.inside.shape[1]), (len(order), 1)))
-        sources[-1][:, places] = places[order]
+        sources[-1][:, places] = places.take(order)
     return target.read(Permuted, sources=sources)
 
 

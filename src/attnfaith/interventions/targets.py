@@ -99,7 +99,7 @@ class Target:
     def edit(self, kind: type[TokenEdit], owner: torch.Tensor, rows=None, **tensors: torch.Tensor) -> TokenEdit:
         """Return an edit of the copies `owner` (N,). rows (N,Q): those that change, by default all, or `changed`."""
         rows = rows if self.changed is None else self.changed[owner]
-        return kind(self.numbers, self.inside[owner], rows, self.queries, **tensors)
+        return kind(self.numbers, self.inside.index_select(0, owner), rows, self.queries, **tensors)
 
     def outcomes(self, owner: torch.Tensor, edit: TokenEdit) -> tuple[np.ndarray, ...]:
         """Return what the model predicts of the copies `owner` (N,), those of an instance together: arrays with N first."""
@@ -172,7 +172,7 @@ class Readout:
         attention = np.pad(attention, ((0, 0), (0, 0 if attention.shape[1] else 1)))
         return self.reader()(torch.from_numpy(attention)[None])[0].double().cpu().numpy()
 
-    @property
+    @cached_property
     def tie(self) -> float:
         """How much logits may differ that are equal; 0 where a model is asked."""
         if self.values is None:
@@ -182,6 +182,11 @@ class Readout:
     def decide(self, probs: np.ndarray) -> np.ndarray:
         """Return the most probable class (K,) of probabilities (K,C); of equal ones the lower."""
         return (probs >= probs.max(1, keepdims=True) * (1 - self.tie)).argmax(1)
+
+    @cached_property
+    def predicted(self) -> int:
+        """The class predicted."""
+        return int(self.decide(self.probs[None])[0])
 
 
 @cached
@@ -211,7 +216,7 @@ def read_out(subject: Subject, batch: Batch) -> list[Readout]:
 
 def of_values(texts: Sequence[Readout], dtype: torch.dtype = torch.float64) -> Read:
     """Return the logits of texts with an affine read-out."""
-    values = _padded([torch.from_numpy(text.values) for text in texts], 0).to(dtype)
+    values = padded([text.values for text in texts]).to(dtype)
     bias = torch.from_numpy(np.stack([text.bias for text in texts])).to(dtype).unsqueeze(1)
     return lambda attention: attention @ values + bias
 
@@ -224,11 +229,11 @@ def under(subject: Subject, batch: Batch, rows: Sequence[int] | None = None) -> 
     rows = torch.as_tensor(np.arange(len(batch["input_ids"])) if rows is None else np.array(rows), device=subject.device)
     if "states" in subject.capabilities:
         hidden, mask, query = subject.encoded(batch)
-        states = _padded([states[inside] for states, inside in zip(hidden[rows], mask[rows], strict=True)], 0)
+        states = padded([states[inside] for states, inside in zip(hidden[rows], mask[rows], strict=True)])
         query, dtype = None if query is None else query[rows], torch.promote_types(states.dtype, torch.float32)
         return lambda attention: subject.decode(states, attention.to(subject.device, dtype), query)
     mask, texts = subject.attendable(batch)[rows], batch.take(rows)
-    places = _padded([inside.nonzero().squeeze(1) for inside in mask], -1)
+    places = padded([inside.nonzero().squeeze(1) for inside in mask], -1)
     places = torch.where(places < 0, mask.shape[1], places).unsqueeze(1)  # the last place takes what is behind a text
 
     def read(attention: torch.Tensor) -> torch.Tensor:
@@ -239,10 +244,11 @@ def under(subject: Subject, batch: Batch, rows: Sequence[int] | None = None) -> 
     return read
 
 
-def _padded(rows: list[torch.Tensor], value: int) -> torch.Tensor:
-    """Rows (T,...) as one tensor (B,T,...); T is at least 1."""
-    _padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=value)
-    return _padded if _padded.shape[1] else _padded.new_full((len(rows), 1, *_padded.shape[2:]), value)
+def padded(rows: Sequence[np.ndarray | torch.Tensor], value: int = 0) -> torch.Tensor:
+    """Return rows (T,...) as one tensor (B,T,...); T is at least 1."""
+    tensors = [torch.as_tensor(row) for row in rows]
+    whole = torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=value)
+    return whole if whole.shape[1] else whole.new_full((len(rows), 1, *whole.shape[2:]), value)
 
 
 class Pooled(Target):
@@ -255,13 +261,15 @@ class Pooled(Target):
         self.inside = torch.arange(max(1, int(lengths.max()))) < lengths.unsqueeze(1)
 
     def outcomes(self, owner, edit):
-        probs = [np.empty((0, len(self.texts[0].probs)))]
-        for row, text in enumerate(self.texts):
-            copies, length = (owner == row).nonzero().squeeze(1), len(text.attention)
-            for some in copies.split(max(1, WEIGHTS_AT_ONCE // max(1, length))) if len(copies) else ():
-                weights = torch.from_numpy(text.attention).expand(len(some), 1, 1, length)
-                probs.append(softmax(text.logits(edit.take(some, length).weights(0, weights)[:, 0, 0].numpy())))
-        return (np.concatenate(probs),)
+        own = padded([text.attention for text in self.texts])[:, None, None]
+        logits = [np.empty((0, len(self.texts[0].probs)))]
+        for some in torch.arange(len(owner)).split(max(1, WEIGHTS_AT_ONCE // own.shape[-1])):
+            weights = edit.take(some).weights(0, own.index_select(0, owner[some]))[:, 0, 0].numpy()
+            rows, first = np.unique(owner[some].numpy(), return_index=True)
+            for row, copies in zip(rows, np.split(weights, first[1:]), strict=True):
+                text = self.texts[row]
+                logits.append(text.logits(copies[:, : len(text.attention)]))
+        return (softmax(np.concatenate(logits)),)
 
     def shown(self) -> list[np.ndarray]:
         """Return the attention (T,) of each instance, as people see it."""
@@ -273,8 +281,8 @@ class Pooled(Target):
         """
         affine = AFFINE in self.subject.capabilities
         read = of_values(self.texts) if affine else under(self.subject, self.batch)
-        weights = _padded([torch.from_numpy(text.attention) for text in self.texts], 0).requires_grad_()
-        predicted = np.array([text.decide(text.probs[None])[0] for text in self.texts])
+        weights = padded([text.attention for text in self.texts]).requires_grad_()
+        predicted = np.array([text.predicted for text in self.texts])
         with torch.enable_grad():
             odds = log_odds(read(weights.unsqueeze(1))[:, 0].cpu(), torch.from_numpy(predicted))
             slopes = torch.autograd.grad(odds.sum(), weights, materialize_grads=True)[0].numpy()
