@@ -10,14 +10,14 @@ import fnmatch
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import HFValidationError, HTTPError
 from huggingface_hub.utils import validate_repo_id
 
@@ -76,29 +76,22 @@ class Repo:
 
     def describe(self) -> str:
         """The number of files and their size."""
-        return f"{self.kind} {self.repo_id}: {counted(len(self.files), 'file')}, {size(self.files)}"
+        return f"{self.kind} {self.repo_id}: {counted(len(self.files), 'file')}, {size(self.files.values())}"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The repositories of a push. All of it is in memory: the folder of a run may change meanwhile."""
-
-    repos: Sequence[Repo]
-    private: bool = False
-
-    def describe(self) -> str:
-        """The repositories, their files and sizes."""
-        lines = []
-        for repo in self.repos:
-            lines.append(repo.describe() + (" (joins what is there)" if repo.kind == "dataset" else ""))
-            lines += [f"  {size({path: content}):>9}  {path}" for path, content in sorted(repo.files.items())]
-        total = size(*(repo.files for repo in self.repos))
-        return "\n".join([*lines, f"{total} in all{', private' if self.private else ''}"])
+def describe(repos: Sequence[Repo], *, private: bool = False) -> str:
+    """Return the repositories of a push, their files and sizes."""
+    lines = []
+    for repo in repos:
+        lines.append(repo.describe() + (" (joins what is there)" if repo.kind == "dataset" else ""))
+        lines += [f"  {size([content]):>9}  {path}" for path, content in sorted(repo.files.items())]
+    total = size(content for repo in repos for content in repo.files.values())
+    return "\n".join([*lines, f"{total} in all{', private' if private else ''}"])
 
 
-def size(*files: Mapping[str, bytes]) -> str:
+def size(contents: Iterable[bytes]) -> str:
     """Return the size of some files as a text: "0.8 kB", "23.0 MB"."""
-    count = sum(len(content) for part in files for content in part.values())
+    count = sum(map(len, contents))
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
 
 
@@ -122,11 +115,11 @@ def shared_repos(owner: str) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------ plans
 
 
-def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, private: bool = False) -> Plan:
-    """Return what pushing a finished run would send; the network is not asked.
+def plan(run: str | os.PathLike, owner: str, *, name: str | None = None) -> list[Repo]:
+    """Return the repositories that pushing a finished run would send, in memory; the network is not asked.
 
     The checkpoint goes to <owner>/<name> (name: `cards.checkpoint_name` of its recipe's unless given), its record to
-    <owner>/attnfaith-records, the tables of its report to <owner>/attnfaith-results. private: new repositories are.
+    <owner>/attnfaith-records, the tables of its report to <owner>/attnfaith-results.
 
     Raises HubError for a name that the Hub does not allow, and a run that is not complete, has no report or was made by
     code that no commit holds; FileError where it is being written, ModelError and RecordError for a broken model or record.
@@ -156,16 +149,15 @@ def plan(run: str | os.PathLike, owner: str, *, name: str | None = None, private
             tables[path.stem] = [part.add_column(0, CHECKPOINT, pa.array([repo_id] * part.num_rows, pa.string()))]
     paths = [path for path in METRIC_DIR.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     metric = {path.relative_to(METRIC_DIR).as_posix(): path.read_bytes() for path in paths}
-    repos = [
+    return [
         Repo("metric", repo_id_of(owner, METRIC_NAME), metric),
         _record_repo(shared["records_repo"], repo_id.partition("/")[2], table, cell),
         Repo("results", shared["results_repo"], table_files(shared["results_repo"], tables)),
         Repo("checkpoint", repo_id, files),
     ]
-    return Plan(repos, private)
 
 
-def plan_record(table: pa.Table, repo_id: str, *, config: str = "default", private: bool = False) -> Plan:
+def plan_record(table: pa.Table, repo_id: str, *, config: str = "default") -> list[Repo]:
     """Return what pushing a record of one model to the data set `repo_id` would send; the network is not asked.
 
     config: its configuration there; one of that name is replaced, others stay. Raises HubError for a name that the Hub does
@@ -178,7 +170,7 @@ def plan_record(table: pa.Table, repo_id: str, *, config: str = "default", priva
     split = re.sub(r"\W+", "_", one_cell(table).identity.split)
     table = records.with_settings(table, without_places(records.settings(table)))
     cell = {**cards.cell_facts({}, table, model_repo=None), "split": split}
-    return Plan([_record_repo(repo_id, config, table, cell)], private)
+    return [_record_repo(repo_id, config, table, cell)]
 
 
 def _check_committed(folder: Path, provenance: Mapping | None) -> None:
@@ -264,24 +256,25 @@ def table_files(repo_id: str, tables: Mapping[str, Sequence[pa.Table]]) -> dict[
 # ------------------------------------------------------------------------------------------------ the push
 
 
-def push(plan: Plan, *, api: HfApi | None = None) -> list[str]:
+def push(repos: Sequence[Repo], *, private: bool = False, api: HfApi | None = None) -> list[str]:
     """Send the repositories of a plan; return their addresses, in the plan's order.
 
-    The model comes last, so that what its card names is there. Each repository changes by one commit or not at all.
+    The model comes last, so that what its card names is there. Each repository changes by one commit or not at all. private:
+    new ones are.
 
     Raises HubError before anything is sent where the user may not write there (`check`), or a repository holds files that no
-    push wrote or is public although the plan is private; later where the Hub fails.
+    push wrote or is public and is to be private; later where the Hub fails.
     """
     api = api or HfApi()
-    check(plan.repos[0].repo_id.partition("/")[0], api=api)
-    for repo in plan.repos:
+    check(repos[0].repo_id.partition("/")[0], api=api)
+    for repo in repos:
         with _named(repo.repo_id):
-            _check_existing(api, repo, private=plan.private)
+            _check_existing(api, repo, private=private)
     addresses = []
-    for number, repo in enumerate(plan.repos, start=1):
-        print(f"[{number}/{len(plan.repos)}] {repo.describe()}", flush=True)
+    for number, repo in enumerate(repos, start=1):
+        print(f"[{number}/{len(repos)}] {repo.describe()}", flush=True)
         with _named(repo.repo_id):
-            changed = _send(api, repo, private=plan.private)
+            changed = _send(api, repo, private=private)
         addresses.append(f"{api.endpoint}/{'' if repo.kind == 'model' else f'{repo.kind}s/'}{repo.repo_id}")
         print(f"{'changed' if changed else 'as it was'}: {addresses[-1]}", flush=True)
     return addresses
@@ -291,11 +284,8 @@ def check(owner: str, *, api: HfApi | None = None) -> None:
     """Raise HubError where there is no token, it is invalid or may only read, or the owner is neither its user nor one of
     its organisations, and where the Hub is not reached.
     """
-    api = api or HfApi()
-    if not (api.token or get_token()):
-        raise HubError("no access token of the Hub: log in with `hf auth login`, or set HF_TOKEN to one that may write")
     with _named("the Hub"):
-        user = api.whoami()
+        user = (api or HfApi()).whoami()
     if user.get("auth", {}).get("accessToken", {}).get("role") == "read":
         raise HubError(f"the access token of {user['name']} may only read: make one that may write and log in with it")
     owners = [user["name"], *(organisation["name"] for organisation in user.get("orgs", ()))]

@@ -270,9 +270,7 @@ def load_tokenizer(source, *, trust_remote_code: bool = False):
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
     except Exception as error:  # transformers and tokenizers raise many kinds
-        here = Path(source).is_dir()
-        reason = excerpt(error, 200) if here else f"no such folder is here, and {why_unreadable(error, str(source))}"
-        raise ModelError(f"{refused}: {reason}") from error
+        raise ModelError(f"{refused}: {why_unreadable(error, str(source))}") from error
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):  # transformers makes an empty one without files
         raise ModelError(f"{refused}: it has no vocabulary. Put one there with tokenizer.save_pretrained(folder)")
     return tokenizer

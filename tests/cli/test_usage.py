@@ -35,7 +35,7 @@ def test_help_groups_every_command_once(capsys):
 def test_help_of_a_command(name, capsys):
     """Synopsis, examples that its parser takes, options; of train and measure the keys of a recipe."""
     with pytest.raises(SystemExit, match="^0$"):
-        cli.main(["help", name])
+        cli.main([name, "--help"])
     text = capsys.readouterr().out
     assert text.startswith(f"usage: attnfaith {name} [-h]") and "\noptions:\n" in text
     examples = re.findall(r"^  attnfaith (.*)$", text.partition("\nexamples:\n")[2], re.M)

@@ -83,8 +83,8 @@ def test_the_content_of_a_push_is_the_run_without_paths_of_this_machine(run, tmp
     cards.write_cards({"alice/tiny": run}, tmp_path / "cards", facts, **hub.shared_repos("alice"))
     (run / "model" / "training_args.bin").write_bytes(b"x")
     plan = hub.plan(run, "alice")
-    assert [(repo.kind, repo.repo_id) for repo in plan.repos] == [(kind, f"alice/{name}") for kind, name in REPOS]
-    metric, records, results, model = plan.repos
+    assert [(repo.kind, repo.repo_id) for repo in plan] == [(kind, f"alice/{name}") for kind, name in REPOS]
+    metric, records, results, model = plan
     assert {"attention_faithfulness.py", "app.py", "README.md", "requirements.txt"} <= set(metric.files)
     assert set(records.files) == {"README.md", "cells.json", "tiny/test-00000-of-00001.parquet"}
     tables = {path.stem for path in (run / "report" / "tables").glob("*.parquet")}
@@ -100,10 +100,10 @@ def test_the_content_of_a_push_is_the_run_without_paths_of_this_machine(run, tmp
     note(run, base={"folder": str(tmp_path / "other")})
     restate(run, recipe=recipe)
     plan = hub.plan(run, "alice")
-    for path, content in [file for repo in plan.repos for file in repo.files.items()]:
+    for path, content in [file for repo in plan for file in repo.files.items()]:
         for place in (str(tmp_path), f"{Path.home()}/", "/data/glove"):
             assert place.encode() not in content, path
-    assert json.loads(plan.repos[-1].files["run.json"])["base"] == {"folder": "other"}
+    assert json.loads(plan[-1].files["run.json"])["base"] == {"folder": "other"}
     assert without_places({"note": "/data", "x": [{"base": "~/runs/a"}]}) == {"note": "/data", "x": [{"base": "a"}]}
 
 
@@ -114,7 +114,7 @@ def test_a_dry_run_lists_the_files_of_several_runs(finished, tmp_path, capsys):
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
     assert cli.main(["push", a, b, "--to", "alice", "--dry-run", "--private"]) == 0
     printed = capsys.readouterr().out
-    for repo in hub.plan(b, "alice").repos:
+    for repo in hub.plan(b, "alice"):
         assert f"{repo.kind} {repo.repo_id}: {len(repo.files)} files, " in printed
         assert [path for path in repo.files if not re.search(rf"^ +[\d.]+ [kM]B  {re.escape(path)}$", printed, re.M)] == []
     assert printed.rstrip().endswith("in all, private")
@@ -159,7 +159,7 @@ def test_names_types_and_runs_that_are_refused(run):
 
 
 def test_each_repository_changes_by_one_commit_and_a_push_that_fails_is_pushed_again(run, api, server, capsys, monkeypatch):
-    plan, commit = hub.plan(run, "alice", private=True), HfApi.create_commit
+    plan, commit = hub.plan(run, "alice"), HfApi.create_commit
 
     def failing(self, repo_id, *words, repo_type, **how):
         if repo_type == "model":
@@ -168,16 +168,16 @@ def test_each_repository_changes_by_one_commit_and_a_push_that_fails_is_pushed_a
 
     monkeypatch.setattr(HfApi, "create_commit", failing)
     with pytest.raises(hub.HubError, match="^alice/tiny: no route. What is there is kept: push again"):
-        hub.push(plan, api=api)
+        hub.push(plan, private=True, api=api)
     assert server.files("dataset", f"alice/{hub.RECORDS}") and not server.files("model", "alice/tiny")
     monkeypatch.setattr(HfApi, "create_commit", commit)
     paths = ("spaces/alice/attention_faithfulness", f"datasets/alice/{hub.RECORDS}", f"datasets/alice/{hub.RESULTS}")
-    assert hub.push(plan, api=api) == [f"{server.endpoint}/{path}" for path in (*paths, "alice/tiny")]
-    for repo in plan.repos:
+    assert hub.push(plan, private=True, api=api) == [f"{server.endpoint}/{path}" for path in (*paths, "alice/tiny")]
+    for repo in plan:
         assert server.files(repo.kind, repo.repo_id) == dict(repo.files)
         there = server.repos[repo.kind, repo.repo_id]
         assert len(there.commits) == 2 and there.private, "one commit after that of the empty repository"
-    hub.push(plan, api=api)
+    hub.push(plan, private=True, api=api)
     printed = capsys.readouterr().out
     assert {len(repo.commits) for repo in server.repos.values()} == {2}
     assert printed.count("as it was: ") == 3 + 4 and TOKEN not in printed
@@ -197,22 +197,23 @@ def test_a_repository_of_somebody_else_or_one_that_is_public(run, api, server, k
     for path in files:
         api.upload_file(path_or_fileobj=b"x", path_in_repo=path, repo_id=f"alice/{name}", repo_type=kind)
     with pytest.raises(hub.HubError, match=re.escape(key)):
-        hub.push(hub.plan(run, "alice", private=not files), api=api)
+        hub.push(hub.plan(run, "alice"), private=not files, api=api)
     assert [*server.repos] == [(kind, f"alice/{name}")]
 
 
-def test_who_may_push(monkeypatch):
-    def of(role="write", token=TOKEN):
+def test_who_may_push(monkeypatch, tmp_path):
+    def of(role="write"):
         user = {"name": "alice", "orgs": [{"name": "lab"}], "auth": {"accessToken": {"role": role}}}
-        return SimpleNamespace(token=token, whoami=lambda: user)
+        return SimpleNamespace(whoami=lambda: user)
 
     for owner in ("alice", "lab"):
         hub.check(owner, api=of())
-    monkeypatch.setattr("attnfaith.hub.get_token", lambda: None)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "none"))
     for owner, api, message in (
         ("bob", of(), "alice cannot write for bob: push to alice or lab"),
         ("alice", of("read"), "may only read"),
-        ("alice", of(token=None), "no access token"),
+        ("alice", HfApi(), "the Hub: .*hf auth login"),
     ):
         with pytest.raises(hub.HubError, match=message):
             hub.check(owner, api=api)

@@ -70,7 +70,7 @@ def test_a_recipe_builds(path):
 def test_a_study_plans_and_its_models_build(path):
     """Of cells that differ in their seeds alone, the first builds."""
     study = read_study(path)
-    cells, wanted = prepare(study)
+    cells = prepare(study)
     assert analyse(study) == Analysis(), "without cells an analysis checks the study and makes nothing"
     if "published" in study:
         assert Path(study["published"]).resolve().parent == path.parent, "a paper's numbers stand in its folder"
@@ -78,8 +78,8 @@ def test_a_study_plans_and_its_models_build(path):
     for cell in cells:
         kinds.setdefault((cell.recipe, *(words for words in cell.overrides if not words.startswith(apart))), cell)
     for cell in kinds.values():
-        check_model(wanted[cell.name])
-        base = wanted[cell.name].objective.base
+        check_model(cell.whole_recipe)
+        base = cell.whole_recipe.objective.base
         assert base is None or Path(base).name in cell.after, f"{cell.name} reads a run that it does not wait for"
 
 
@@ -90,7 +90,7 @@ def test_an_output_folder_is_of_one_recipe():
     studies = [read_study(path) for path in STUDIES]
     assert len({study["results"] for study in studies}) == len(studies)
     first = {}
-    for recipe in (recipe for study in studies for recipe in prepare(study)[1].values()):
+    for recipe in (cell.whole_recipe for study in studies for cell in prepare(study)):
         assert recipes.differences(first.setdefault(recipe.output_dir, recipe), recipe) == [], recipe.output_dir
 
 

@@ -202,5 +202,5 @@ def test_a_run_of_pairs_is_pushed_as_a_record_and_not_as_a_classifier(tmp_path, 
     records.save(table, tmp_path / "record.parquet")
     with pytest.raises(HubError, match="is a run of sentence pairs"):
         plan(tmp_path, "me")
-    card = plan_record(table, "me/pairs").repos[0].files["README.md"].decode()
+    card = plan_record(table, "me/pairs")[0].files["README.md"].decode()
     assert "| target\\_tokens | \\[G\\] | target words" in card and "G target words, L layers, A heads" in card

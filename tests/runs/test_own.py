@@ -73,11 +73,11 @@ def test_one_command_from_a_file_to_a_page_and_a_push_without_the_file(finished)
     assert [fact for fact in facts if fact not in page] == []
 
     plan = hub.plan(run, "alice")
-    model = plan.repos[-1]
+    model = plan[-1]
     assert yaml.safe_load(model.files["recipe.yaml"])["data"]["path"] == "reviews.csv"
     card = model.files["README.md"].decode()
     assert "own data, reviews.csv, which is not part of this repository" in card and "Sport 9, 2, 2" in card
-    for path, content in ((path, content) for repo in plan.repos for path, content in repo.files.items()):
+    for path, content in ((path, content) for repo in plan for path, content in repo.files.items()):
         assert not path.endswith(".csv") and str(finished).encode() not in content, path
 
 

@@ -67,7 +67,7 @@ def starts(runs, *names):
 
 
 def cells_of(path):
-    return results.cells_table(*execute.prepare(plan.read_study(path)))
+    return results.cells_table(execute.prepare(plan.read_study(path)))
 
 
 # ------------------------------------------------------------------------------------------------ cells
@@ -113,8 +113,8 @@ def test_a_failed_cell_stops_nothing_else(ran, capsys):
 def test_a_cell_is_complete_by_its_own_recipe_and_base(ran):
     path, runs, _ = ran
     _, cell, _, guided = plan.cells(plan.read_study(path))
-    recipe = cell.load_recipe()
-    assert plan.complete(recipe) and plan.complete(guided.load_recipe())
+    recipe = cell.whole_recipe
+    assert plan.complete(recipe) and plan.complete(guided.whole_recipe)
     for override, same in (("--measure.producers=[gradient]", 0), ("--seed=4", 0), ("--note=x", 1)):
         assert plan.complete(recipes.load(cell.recipe, [*cell.overrides, override])) == same, override
     for name, broken in (("run.json", "{"), ("record.parquet", "PAR1")):
@@ -124,7 +124,7 @@ def test_a_cell_is_complete_by_its_own_recipe_and_base(ran):
         (runs / "base-2" / name).write_bytes(whole)
     state = runs / "guided-2" / "run.json"
     state.write_text(state.read_text().replace("weights 2", "weights of a base that was trained anew"))
-    assert not plan.complete(guided.load_recipe())
+    assert not plan.complete(guided.whole_recipe)
 
 
 def test_records_of_another_version_are_named(tmp_path):

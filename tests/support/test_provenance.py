@@ -87,7 +87,7 @@ def test_no_token_is_in_any_byte_that_a_run_writes_or_pushes(tmp_path, monkeypat
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(tiny_tree(run, epochs=1, measure={"producers": ["gradient"]})))
     assert cli.main(["train", "--config", str(tmp_path / "recipe.yaml")]) == 0
     plan = hub.plan(run, "a")
-    pushed = {f"{repo.repo_id}/{path}": file for repo in plan.repos for path, file in repo.files.items()}
+    pushed = {f"{repo.repo_id}/{path}": file for repo in plan for path, file in repo.files.items()}
     written = {str(path): path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert "a/tiny/README.md" in pushed and str(run / "record.parquet") in written
     assert [name for name, file in (pushed | written).items() if any(CANARY in part for part in unpacked(file))] == []

@@ -271,7 +271,7 @@ class Record:
         """
         from attnfaith import hub
 
-        (address,) = hub.push(hub.plan_record(self.table, repo_id, config=config, private=private))
+        (address,) = hub.push(hub.plan_record(self.table, repo_id, config=config), private=private)
         return address
 
 

@@ -11,7 +11,6 @@ from attnfaith import __version__
 from attnfaith.cli import hub, listing, records, run  # noqa: F401  they register their commands
 from attnfaith.cli.command import COMMANDS
 from attnfaith.support.errors import AttnfaithError, closest, excerpt
-from attnfaith.support.escaping import printable
 from attnfaith.support.files import refusals
 
 
@@ -38,12 +37,10 @@ def usage() -> str:
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; an AttnfaithError becomes one line on standard error and exit code 2."""
     name, *rest = list(sys.argv[1:] if words is None else words) or [""]
-    if name == "help" and rest:  # attnfaith help train
-        name, rest = rest[0], ["--help"]
     if name in COMMANDS:
         return guarded(COMMANDS[name], rest)
-    if name in ("", "-h", "--help", "help", "--version", "-V"):
-        text = f"attnfaith {__version__}" if name in ("--version", "-V") else usage()
+    if name in ("", "-h", "--help", "--version"):
+        text = f"attnfaith {__version__}" if name == "--version" else usage()
         return guarded(lambda _: print(text, flush=True), rest) or (0 if name else 2)
     near = closest(name, COMMANDS)
     hint = f"; did you mean {near}?" if near else "."
@@ -70,7 +67,6 @@ def guarded(command: Callable, words: Sequence[str]) -> int:
     except AttnfaithError as error:
         if os.environ.get("ATTNFAITH_TRACEBACK"):
             raise
-        message = printable(" ".join(str(error).split()))
-        print(f"error: {message}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
+        print(f"error: {error}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
         return 2
     return 0

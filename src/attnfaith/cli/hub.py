@@ -25,11 +25,11 @@ def push(args):
     if not args.dry_run:
         hub.check(args.to)  # before the runs are read, which takes longer
     for name, folder in folders.items():
-        plan = hub.plan(folder, args.to, name=name, private=args.private)
+        repos = hub.plan(folder, args.to, name=name)
         if args.dry_run:
-            print(plan.describe())
+            print(hub.describe(repos, private=args.private))
         else:
-            hub.push(plan)
+            hub.push(repos, private=args.private)
 
 
 def _folders(args, needs: str) -> dict[str, Path]:

@@ -93,9 +93,9 @@ def view(args):
     from attnfaith.api.viewing import view
 
     text = args.text if args.pair is None else (args.text, args.pair)
-    shown = view(args.model, text, args.measure, device=args.device)
-    page = shown.save(args.output)
-    print(f"{shown}\nview: {page} ({page.stat().st_size / 1e3:,.0f} kB)")
+    drawing = view(args.model, text, args.measure, device=args.device)
+    page = drawing.save(args.output)
+    print(f"{drawing}\nview: {page} ({page.stat().st_size / 1e3:,.0f} kB)")
 
 
 def _check_page(path: Path, kind: str) -> None:

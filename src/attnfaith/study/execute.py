@@ -19,7 +19,6 @@ from pathlib import Path
 import pandas as pd
 
 from attnfaith import recipes
-from attnfaith.recipes import Recipe
 from attnfaith.reporting.analysis import DEFAULT, StudyError, analyse, check_names
 from attnfaith.study.plan import Cell, cells, check_distinct, choose, complete
 from attnfaith.study.results import cells_table, write_results
@@ -36,16 +35,13 @@ OPTIONS = ("--nolock", "--keep-going", "--rerun-incomplete", "--quiet", "host", 
 PATIENCE = {signal.SIGINT: 30, signal.SIGTERM: 5, signal.SIGKILL: 10}
 
 
-def prepare(study: Mapping) -> tuple[list[Cell], dict[str, Recipe]]:
-    """Return the cells of a study and their recipes by name. Raises RecipeError or StudyError for cells that could not be
-    run or tabulated.
-    """
+def prepare(study: Mapping) -> list[Cell]:
+    """Return the cells of a study. Raises RecipeError or StudyError for cells that could not be run or tabulated."""
     check_names(study.get("tables", DEFAULT))
     analyse(study)
     planned = cells(study)
-    wanted = {cell.name: cell.load_recipe() for cell in planned}
-    check_distinct(wanted)
-    return planned, wanted
+    check_distinct({cell.name: cell.whole_recipe for cell in planned})
+    return planned
 
 
 def carry_out(study: Mapping, *, run: bool = True, only: str | None = None, mix_versions: bool = False, **how) -> None:
@@ -54,22 +50,17 @@ def carry_out(study: Mapping, *, run: bool = True, only: str | None = None, mix_
     how: the options of `run_cells`. Raises StudyError or RecipeError before any cell is run for a study that cannot be;
     StudyError at the end where a cell that was to be run is not complete.
     """
-    planned, wanted = prepare(study)
-    chosen = choose(planned, only)
+    planned = prepare(study)
+    chosen = choose(planned, only) if run else []
     if run:
-        for cell in chosen:
-            if not complete(wanted[cell.name]):
-                with recipes.named(cell.name):
-                    recipes.check_model(wanted[cell.name])
-        run_cells(study, chosen, wanted, **how)
-    table = cells_table(planned, wanted)
+        run_cells(study, chosen, **how)
+    table = cells_table(planned)
     write_atomically(Path(study["results"]) / "cells.csv", csv_frame(table))
-    names = {cell.name for cell in chosen} if run else ()
-    pending = table[table["cell"].isin(names) & (table["status"] != "complete")]
+    pending = table[table["cell"].isin([cell.name for cell in chosen]) & (table["status"] != "complete")]
     _print_reasons(pending)
     groups = pending.groupby("status")["cell"]
     missing = "; ".join(f"{counted(len(part), 'cell')} {status}: {part.to_list()}" for status, part in groups)
-    ready = {cell.name: cell.folder for cell in planned if cell.name in set(table["cell"][table["status"] == "complete"])}
+    ready = {cell.name: cell.folder for cell, status in zip(planned, table["status"], strict=True) if status == "complete"}
     if not ready:
         raise StudyError(f"no cell of the study is complete: there is nothing to tabulate{missing and f'; {missing}'}")
     page = write_results(study, table, ready, mix_versions=mix_versions or study.get("mix_versions", False))
@@ -83,8 +74,7 @@ def show_status(study: Mapping) -> None:
     control = Path(study["output_dir"]) / CONTROL
     if not control.is_dir():
         raise StudyError(f"no {CONTROL} in {study['output_dir']}: nothing of this study has been run there")
-    planned = cells(study)
-    table = cells_table(planned, {cell.name: cell.load_recipe() for cell in planned})
+    table = cells_table(cells(study))
     print(pd.crosstab(table["block"], table["status"], margins=True, margins_name="all").to_string())
     _print_reasons(table)
     if not is_locked(control):
@@ -102,7 +92,6 @@ def _print_reasons(table: pd.DataFrame) -> None:
 def run_cells(
     study: Mapping,
     chosen: Sequence[Cell],
-    wanted: Mapping[str, Recipe],
     *,
     cores: int | None = None,
     executor: str | None = None,
@@ -117,9 +106,13 @@ def run_cells(
     """
     if importlib.util.find_spec("snakemake") is None:
         raise StudyError("Snakemake, which runs a study, is not installed: pip install 'attnfaith[study]'")
+    for cell in chosen:
+        if not complete(cell.whole_recipe):
+            with recipes.named(cell.name):
+                recipes.check_model(cell.whole_recipe)
     control = Path(study["output_dir"]) / CONTROL
     with folder_lock(control, "a study"):
-        stale = {cell.name for cell in chosen if not complete(wanted[cell.name])}
+        stale = {cell.name for cell in chosen if not complete(cell.whole_recipe)}
         while more := {cell.name for cell in chosen if stale & set(cell.after)} - stale:
             stale |= more  # they depend on cells that run now
         if len(stale) < len(chosen):

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,9 @@ class Cell:
         """The log, beside the folder."""
         return self.folder.with_name(f"{self.name}.log")
 
-    def load_recipe(self) -> Recipe:
-        """Return the recipe. Raises RecipeError with the name of the cell for one that is missing or wrong."""
+    @cached_property
+    def whole_recipe(self) -> Recipe:
+        """The recipe with the overrides. Raises RecipeError with the name of the cell for one that is missing or wrong."""
         with recipes.named(f"cell {self.name}"):
             return recipes.load(self.recipe, self.overrides)
 

@@ -16,7 +16,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from attnfaith import record
-from attnfaith.recipes import Recipe
 from attnfaith.reporting import save_figure, save_table
 from attnfaith.reporting.analysis import DEFAULT, Analysis, analyse, check_identities, study_figures, study_tables
 from attnfaith.reporting.cells import Cell as MeasuredCell
@@ -34,12 +33,12 @@ PROVENANCE = ("version", "commit", "dirty", "libraries", "python", "device")
 """The keys of a record's provenance that tell apart how cells were made."""
 
 
-def cells_table(planned: Sequence[Cell], wanted: Mapping[str, Recipe]) -> pd.DataFrame:
+def cells_table(planned: Sequence[Cell]) -> pd.DataFrame:
     """Return a row for each planned cell: cell, block, status, n (texts measured) and reason (why it is not complete).
 
     status: complete, running, failed (its log holds an error), stopped, or not run.
     """
-    rows, ready = [], {name for name, recipe in wanted.items() if complete(recipe)}
+    rows, ready = [], {cell.name for cell in planned if complete(cell.whole_recipe)}
     for cell in planned:
         status, n, reason = "not run", math.nan, ""
         if cell.name in ready:
@@ -82,8 +81,8 @@ def write_results(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Pat
         save_figure(figure, output / "figures" / name, ["png"], dpi=90)  # small enough for a repository to keep
         save_figure(figure, output / "figures" / name, ["pdf"])
     states = [read_object(folder / STATE) for folder in folders.values()]
-    made = provenance(len(cells), states, [part for table in records.values() for part in record.settings(table)])
-    write_atomically(output / "made.json", json.dumps(made, indent=1) + "\n")
+    origin = provenance(len(cells), states, [part for table in records.values() for part in record.settings(table)])
+    write_atomically(output / "made.json", json.dumps(origin, indent=1) + "\n")
     return write_page(study, cells, folders, written, measured)
 
 
@@ -94,8 +93,8 @@ def provenance(planned: int, states: Sequence[Mapping], settings: Sequence[Mappi
     it went on. made_by: for each distinct provenance (`PROVENANCE`), it and how many cells have it, the most common first.
     One entry whose dirty is false shows that everything beside this file comes from one commit.
     """
-    found = [part.get("provenance") or {} for part in settings]
-    counts = Counter(json.dumps({name: entry.get(name) for name in PROVENANCE}, sort_keys=True) for entry in found)
+    entries = [part.get("provenance") or {} for part in settings]
+    counts = Counter(json.dumps({name: entry.get(name) for name in PROVENANCE}, sort_keys=True) for entry in entries)
     return {
         "cells": {"planned": planned, "complete": len(states)},
         "seconds": round(sum(state.get("seconds", 0.0) for state in states), 1),

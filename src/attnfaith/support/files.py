@@ -84,14 +84,12 @@ def write_atomically(path: str | os.PathLike, content: bytes | str) -> Path:
 def read_object(path: str | os.PathLike) -> dict:
     """Return the keys and values in a JSON file. Raises FileError where it cannot be read or holds anything else."""
     try:
-        with _named(path, "read"):
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{path} cannot be read: it is no JSON ({excerpt(error)})") from error
-    if not isinstance(content, dict):
-        raise FileError(f"{path} cannot be read: it holds {excerpt(content)}, not keys and values")
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError(f"it holds {excerpt(content)}, not keys and values")
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or excerpt(error)
+        raise FileError(f"{cut(os.fspath(path), 300)} cannot be read as JSON: {reason}") from error
     return content
 
 
@@ -136,6 +134,4 @@ def _named(path: str | os.PathLike, attempt: str) -> Iterator[None]:
     except (FileError, Timeout):
         raise
     except OSError as error:
-        refusal = FileError(f"{cut(os.fspath(path), 300)} cannot be {attempt}: {error.strerror or error}")
-        refusal.errno = error.errno
-        raise refusal from error
+        raise FileError(f"{cut(os.fspath(path), 300)} cannot be {attempt}: {error.strerror or error}") from error

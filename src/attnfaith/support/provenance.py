@@ -7,7 +7,6 @@ import functools
 import os
 import platform
 import subprocess
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -31,7 +30,7 @@ def collect(*, seed: int, data: dict | None = None, device: str | None = None) -
         "version": attnfaith.__version__,
         "commit": commit,
         "dirty": dirty,
-        "libraries": libraries(),
+        "libraries": {name: metadata.version(name) for name in LIBRARIES},
         "data": data or {},
         "seed": seed,
         "python": platform.python_version(),
@@ -55,13 +54,3 @@ def checkout(package: Path = Path(__file__).parents[1]) -> tuple[str | None, boo
         return commit, bool(subprocess.run(["git", "status", "--porcelain", "--", "."], **how).stdout)
     except (OSError, subprocess.SubprocessError):
         return None, None
-
-
-@functools.cache
-def libraries() -> dict[str, str]:
-    """Return the versions of the installed libraries that numbers depend on."""
-    versions = {}
-    for name in LIBRARIES:
-        with suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    return versions
