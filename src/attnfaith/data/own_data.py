@@ -61,7 +61,7 @@ def read_own(data: object) -> LoadedDataset:
     rows, dropped = _usable(own)
     splits, rule = _split(rows, own, data)
     all_rows = pd.concat(splits.values(), ignore_index=True)
-    labels_of_texts = all_rows["label"].groupby(_text_keys(all_rows)).nunique()
+    labels_of_texts = all_rows.groupby("key")["label"].nunique()
     about = {
         "rows": len(own.rows),
         "columns": own.columns,
@@ -200,17 +200,21 @@ def _classes(labels: pd.Series, place: str) -> list[str]:
 
 
 def _usable(own: OwnData) -> tuple[pd.DataFrame, Counter]:
-    """The rows with a text, which no later split has, and a training class, its number; and counts of the others."""
-    texts = [key for key in ("text", "text_pair") if key in own.columns]
+    """The rows with a text that no later split has, and the number of a training class; and counts of the others. Columns
+    first and key: the first text, and both, without case and blanks.
+    """
+    texts = [key for key in KEYS[:2] if key in own.columns]
     cells = {key: [_text(value, own.columns[key], place) for place, value in own.rows[key].items()] for key in texts}
     labels, rows = own.rows["label"], own.rows.assign(**cells)
     rows["label"] = labels.map({name: number for number, name in enumerate(own.classes)})
+    rows["first"], *second = (rows[key].str.split().str.join(" ").str.casefold() for key in texts)
+    rows["key"] = rows["first"] + ("\0" + second[0] if second else "")
     known, present = rows["label"].notna(), (rows[texts] != "").all(axis=1)
     dropped = Counter(no_label=labels.isna().sum(), label_not_in_training=(labels.notna() & ~known).sum())
     dropped["no_text"] = (known & ~present).sum()
     rows = rows[known & present].astype({"label": int}).reset_index(names="instance_id")
     order = rows["split"].map({ALL: 0, **{split: number for number, split in enumerate(SPLITS)}})
-    latest = order.groupby(_text_keys(rows)).transform("max")
+    latest = order.groupby(rows["key"]).transform("max")
     dropped.update(f"also_in_{SPLITS[number]}" for number in latest[order < latest])
     return rows[order == latest], dropped
 
@@ -223,12 +227,6 @@ def _text(value: object, column: str, place: str) -> str:
     return "" if text.isspace() else text
 
 
-def _text_keys(rows: pd.DataFrame, *, first: bool = False) -> pd.Series:
-    """The text of each row without case and blanks; in pairs both texts, or the first only."""
-    keys = [rows[name].map(lambda text: " ".join(text.split()).casefold()) for name in rows if name in ("text", "text_pair")]
-    return keys[0] if first or len(keys) == 1 else keys[0] + "\0" + keys[1]
-
-
 def _split(rows: pd.DataFrame, own: OwnData, data: object) -> tuple[dict[str, pd.DataFrame], str]:
     """{split: its rows}, and the rule in a sentence."""
     splits = dict(iter(rows.groupby("split")))
@@ -239,10 +237,11 @@ def _split(rows: pd.DataFrame, own: OwnData, data: object) -> tuple[dict[str, pd
             own.assumed.append(f"{split}: no row has a label and a text of its own, so it is not used")
     published = [split for split in SPLITS if split in splits]
     rest = splits["train"] if published else splits.pop(ALL)
-    shares, count = {"test": data.test_share, "validation": data.validation_share}, _text_keys(rest, first=True).nunique()
+    shares, count = {"test": data.test_share, "validation": data.validation_share}, rest["first"].nunique()
     missing = [split for split in shares if split not in published]
     for split in missing:
-        splits[split], rest = _draw(rest, round(shares[split] * count), own.classes, data.split_seed)
+        drawn = _drawn(rest, round(shares[split] * count), own.classes, data.split_seed)
+        splits[split], rest = rest[drawn], rest[~drawn]
     splits["train"] = rest
     for split in ("train", *missing):
         present = set(splits[split]["label"])
@@ -254,22 +253,19 @@ def _split(rows: pd.DataFrame, own: OwnData, data: object) -> tuple[dict[str, pd
     rules = [f"{', '.join(published)} as published, less what another split has too"] if published else []
     if missing:
         drawn = ", ".join(f"{shares[split]:.0%} {split}" for split in missing)
-        texts = "first texts" if "text_pair" in rest else "texts"
-        rules.append(f"{drawn} drawn at random (seed {data.split_seed}) of the different {texts}")
+        rules.append(f"{drawn} drawn at random (seed {data.split_seed}) of the different (first) texts")
     return {split: splits[split] for split in SPLITS}, "; ".join(rules)
 
 
-def _draw(rows: pd.DataFrame, size: int, names: Sequence[str], seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows of `size` different texts drawn at random, the same share of each class, and the other rows."""
-    keys, pairs = _text_keys(rows, first=True), "text_pair" in rows
-    texts = pd.DataFrame({"text": keys, "label": rows["label"]}).drop_duplicates("text")
-    features = datasets.Features(text=datasets.Value("string"), label=datasets.ClassLabel(names=list(names)))
+def _drawn(rows: pd.DataFrame, size: int, names: Sequence[str], seed: int) -> pd.Series:
+    """Which rows have one of `size` different first texts that are drawn at random, of single texts by class."""
+    texts, pairs = rows.drop_duplicates("first")[["first", "label"]], "text_pair" in rows
+    features = datasets.Features(first=datasets.Value("string"), label=datasets.ClassLabel(names=list(names)))
     size = max(size, 1 if pairs else len(names))
     try:
-        parts = datasets.Dataset.from_dict(texts.to_dict("list"), features).train_test_split(
+        parts = datasets.Dataset.from_pandas(texts, features, preserve_index=False).train_test_split(
             test_size=size, stratify_by_column=None if pairs else "label", seed=seed
         )
     except ValueError as error:
         raise DatasetError(f"too few different texts to draw a split of {size} from {len(texts)}: {error}") from error
-    drawn = keys.isin(set(parts["test"]["text"]))
-    return rows[drawn], rows[~drawn]
+    return rows["first"].isin(set(parts["test"]["first"]))

@@ -61,7 +61,13 @@ def read_file(
             frame = pd.read_excel(path, dtype=str, na_filter=False)
             return datasets.Dataset.from_pandas(frame.rename(columns=str), preserve_index=False)
         if kind == "csv":
-            options = _csv_options(path, encoding or "utf-8-sig", delimiter, quotes)
+            options = {"encoding": encoding or "utf-8-sig", "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE}
+            options["na_filter"] = False
+            marks = [{"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)] if delimiter else DELIMITERS
+            names = {mark: pd.read_csv(path, sep=mark, nrows=0, **options).columns for mark in marks}
+            mark = max(names, key=lambda mark: len(names[mark]))
+            texts = datasets.Features({name: datasets.Value("string") for name in names[mark]})
+            options |= {"sep": mark, "index_col": False, "features": texts}
         elif kind == "json" and encoding:
             options = {"encoding": encoding}
         with tempfile.TemporaryDirectory() as cache, warnings.catch_warnings():
@@ -79,13 +85,3 @@ def read_file(
     finally:
         logging.disable(logging.NOTSET)
     return rows.rename_columns({name: name.strip() for name in rows.column_names})
-
-
-def _csv_options(path: Path, encoding: str, delimiter: str | None, quotes: bool) -> dict:
-    """The arguments of `datasets.load_dataset` for a CSV whose values are texts."""
-    options = {"encoding": encoding, "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE, "na_filter": False}
-    marks = [{"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)] if delimiter else DELIMITERS
-    names = {mark: pd.read_csv(path, sep=mark, nrows=0, **options).columns for mark in marks}
-    mark = max(names, key=lambda mark: len(names[mark]))
-    texts = datasets.Features({name: datasets.Value("string") for name in names[mark]})
-    return {**options, "sep": mark, "index_col": False, "features": texts}
