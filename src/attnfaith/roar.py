@@ -2,14 +2,12 @@
 
     attnfaith roar RUN --output FOLDER [--measures attention gradient] [--shares 0.1 0.5] [--seeds 10 11]
 
-RUN is a finished run. Its model ranks the words of every training, validation and test text by each measure; the first of
-them become the unknown word, in all three splits; a fresh model of the same recipe is trained on the rest, once for each
-measure, share and seed, and classifies the test texts. A measure that ranks the words well costs more accuracy than random
-words, which are always among the measures. Each model is tested on texts like its training texts, so nothing is new to it.
+RUN is a finished run. Its model ranks the words of every text by each measure; the first of them become the unknown word in
+training, validation and test; a fresh model of the same recipe is trained on the rest, once for each measure, share and
+seed. A measure that ranks the words well costs more accuracy than random words, which are always among the measures.
 Two limits. Where evidence is redundant, a new model learns from words that the old model did not use. And the pattern of
-removed words can itself reveal the class (Rong et al. 2022): a signed measure removes the evidence for the predicted class
-and keeps the evidence against it, from which a new model can read the prediction backwards. So each signed measure is also
-ranked by its size (`absolute_`).
+removed words can reveal the class (Rong et al. 2022): a signed measure keeps the evidence against the predicted class, from
+which a new model can read the prediction backwards. So each signed measure is also ranked by its size (`absolute_`).
 
 FOLDER holds scores-<split>.parquet (records of the run's model), roar.csv, a row for each trained model, and
 roar_summary.csv. Stopped and called again, it goes on with the models that are missing.
@@ -18,23 +16,26 @@ Source: Hooker et al. 2019; on words and with a summary over shares, Madsen et a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
+import torch
+from accelerate import PartialState
 from scipy.special import softmax
 from transformers import set_seed
 
 from attnfaith import recipes, record, runs
-from attnfaith.data.fingerprint import digest_data, digest_model, fingerprint
-from attnfaith.data.tokenization import encode
+from attnfaith.data.fingerprint import digest_model
 from attnfaith.interventions.explanation_tests import RationaleErasure, rationales
-from attnfaith.measurement.engine import measure, scores_by_measure
+from attnfaith.measurement.engine import scores_by_measure
 from attnfaith.measurement.registry import classes, find
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.runs.execute import measure
+from attnfaith.runs.preparation import Run
 from attnfaith.runs.train import make_trainer
 from attnfaith.support.draws import generator
 from attnfaith.support.files import MODEL, RECIPE, write_atomically
@@ -65,9 +66,9 @@ def roar(
     RationaleErasure(shares=tuple(shares))  # checks them
     names = [name for name in dict.fromkeys(names) if name != RANDOM]
     check(recipe, names)
-    model, tokenizer, loaded = runs.load_model(run), runs.load_tokenizer(run), runs.load_data(recipe)
-    encoded = {split: encode(loaded.splits[split], tokenizer) for split in SPLITS}
-    scores = {split: _scores(model, recipe, loaded, split, rows, names, output) for split, rows in encoded.items()}
+    work, model = Run(recipe, run, PartialState(cpu=not torch.cuda.is_available())), runs.load_model(run)
+    loaded, tokenizer, encoded = work.loaded, work.tokenizer, {split: work.rows(split) for split in SPLITS}
+    scores = {split: _scores(work, model, names, split, output) for split in SPLITS}
     path, cell = output / ROWS, {"dataset": loaded.entry.name}
     cell |= {name: getattr(recipe.model, name) for name in ("encoder", "alignment", "projection")}
     done = pd.read_csv(path, keep_default_na=False) if path.exists() else pd.DataFrame(columns=KEYS)
@@ -130,19 +131,21 @@ def check(recipe: Recipe, names: Sequence[str]) -> None:
         raise RecipeError(f"no measure of inputs is called {unknown}; choose from attention, {', '.join(inputs)}")
 
 
-def _scores(model, recipe: Recipe, loaded, split: str, rows, names, output: Path) -> dict[str, dict[str, np.ndarray]]:
+def _scores(work: Run, model, names: Sequence[str], split: str, output: Path) -> dict[str, dict[str, np.ndarray]]:
     """Measure -> instance id -> [T], of one split: from the record in `output`, which is made where it is not there."""
-    path, wanted = output / f"scores-{split}.parquet", [name for name in names if name != "attention"]
+    path, section = output / f"scores-{split}.parquet", work.recipe.measure
+    wanted = [name for name in names if name != "attention"]
+    options = {name: values for name, values in section.options.items() if name in wanted}
+    section = replace(section, producers=wanted, options=options, split=split, limit=None)
+    recipe = replace(work.recipe, measure=section)
     if not path.exists():
-        cell = record.Identity(loaded.entry.name, fingerprint(loaded.splits[split]), split, recipe.seed)
-        options = {name: values for name, values in recipe.measure.options.items() if name in wanted}
-        measure(model, rows, cell, wanted, path, options=options, seed=recipe.measure.seed)
+        measure(Run(recipe, work.folder, work.state), path)
     table = record.load(path)
     (settings,) = record.settings(table)
-    if [settings[key] for key in ("model", "data", "producers")] != [digest_model(model), digest_data(rows), wanted]:
+    if [settings["model"], settings["recipe"]] != [digest_model(model), asdict(recipe)]:
         raise RecipeError(f"{path} holds scores of another model, other texts or other measures: give another --output")
     ids = table.column("instance_id").to_pylist()
-    declared = {name: column for measure in wanted for name, column in find(measure).columns.items()}
+    declared = {name: column for producer in wanted for name, column in find(producer).columns.items()}
     by_word = [name for name in ("attention", *declared) if record.column_of(table.schema.field(name)).axes == ("T",)]
     scores = scores_by_measure({name: record.rows(table, name) for name in by_word}, declared)
     return {name: dict(zip(ids, rows, strict=True)) for name, rows in scores.items() if name != "attention" or name in names}

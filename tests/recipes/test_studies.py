@@ -42,17 +42,17 @@ def check_model(recipe):
     runs.training_arguments(recipe)
     registry.check_names(recipe.measure.producers, recipe.reads)
     if recipe.kind == "pretrained":  # its files are elsewhere
-        return recipes.check_model(recipe)
+        return runs.check_model(recipe)
     recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, hidden_size=8))
     if recipe.kind == "translator":
-        model, ids = AutoModelForSeq2SeqLM.from_config(recipes.sequence_config(recipe, 30)), torch.tensor([[5, 6, 7, 3]])
+        model, ids = AutoModelForSeq2SeqLM.from_config(runs.sequence_config(recipe, 30)), torch.tensor([[5, 6, 7, 3]])
         assert model(ids, labels=ids[:, 1:]).logits.shape == (1, 3, 30)
         return None
     entry = entry_of(recipe.data)
     num_labels = len(entry.label_names) or 3  # where answers are the labels, the training texts decide
     small = {"embedding_size": 8, "intermediate_size": 8, "alignment_size": 4, "vocab_size": 30, "num_labels": num_labels}
     classes = AttentionClassifierForSequenceClassification, RationaleClassifierForSequenceClassification
-    model = classes[recipe.model.selector is not None](recipes.model_config(recipe, entry.pair, **small))
+    model = classes[recipe.model.selector is not None](runs.model_config(recipe, entry.pair, **small))
     types = {"token_type_ids": torch.tensor([[0, 0, 0, 0, 1, 1, 1]])} if entry.pair else {}
     assert model(torch.tensor([[2, 5, 6, 3, 2, 7, 3]]), **types).logits.shape == (1, num_labels)
 

@@ -2,41 +2,29 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from attnfaith import cli, recipes, record, runs
-from tests.figures import SAVE, without_pixels
-from tests.tiny_recipes import tiny_tree
+from attnfaith import cli, record, runs
 
 
 pytestmark = pytest.mark.slow
 SOURCE = Path(__file__).parents[2] / "src"
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("broken") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SAVE, without_pixels)
-        runs.run(recipes.build(tiny_tree(folder, epochs=1)))
-    return folder
-
-
 @pytest.fixture
-def run(finished, tmp_path, monkeypatch):
+def run(copied, tmp_path, monkeypatch):
     """A copy of a finished run in the folder "run" of the current one."""
     monkeypatch.chdir(tmp_path)
-    folder = shutil.copytree(finished, tmp_path / "run")
-    (folder / "recipe.yaml").write_text((folder / "recipe.yaml").read_text().replace(str(finished), "run"))
-    state = json.loads((folder / "run.json").read_text())
-    state["provenance"]["dirty"] = False  # nor if no commit holds its code
-    (folder / "run.json").write_text(json.dumps(state))
-    return folder
+    path, state = tmp_path / "run" / "recipe.yaml", tmp_path / "run" / "run.json"
+    path.write_text(path.read_text().replace(str(path.parent), "run"))
+    content = json.loads(state.read_text())
+    content["provenance"]["dirty"] = False  # nor if no commit holds its code
+    state.write_text(json.dumps(content))
+    return path.parent
 
 
 BROKEN = {"cut off": lambda content: content[: len(content) // 2], "no text": lambda content: b"\xff\xfe" + content}

@@ -1,5 +1,6 @@
 """Whole runs on generated texts: the files that they leave, the folders that they use, and where they go on."""
 
+import contextlib
 import dataclasses
 import shutil
 
@@ -15,30 +16,12 @@ from attnfaith.data.sources import file_digest
 from attnfaith.measurement import engine
 from attnfaith.reporting.cells import split_cells
 from attnfaith.runs import RunError
-from attnfaith.support.errors import AttnfaithError, FileError
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.support.files import folder_lock, is_locked
-from tests.tiny_recipes import tiny_tree
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_figures")]
 LEFT = ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """The folder of a complete run and its recipe; not to be changed."""
-    folder = tmp_path_factory.mktemp("finished") / "run"
-    recipe = recipes.build(tiny_tree(folder, note="a note"))
-    assert runs.run(recipe) == folder / "report" / "index.html"
-    return folder, recipe
-
-
-@pytest.fixture
-def copied(finished, tmp_path):
-    """A copy of the complete run that may be changed, with its recipe."""
-    folder, recipe = finished
-    shutil.copytree(folder, tmp_path / "run")
-    return tmp_path / "run", variant(recipe, f"--output_dir={tmp_path / 'run'}")
 
 
 def variant(recipe, *overrides):
@@ -169,25 +152,29 @@ def test_a_killed_run_goes_on_to_the_same_files(finished, tmp_path, monkeypatch,
 
 
 MEASURED_ANEW = "record.parquet is there already with another measure.producers, measure.limit"
+IN_USE = "is in use by a training"
 
 
 @pytest.mark.parametrize(
-    ("overrides", "how", "message"),
+    ("door", "overrides", "how", "message"),
     [
-        ([], {}, "holds a run already.*--resume_from_checkpoint.*--overwrite_output_dir"),
-        (["--seed=4"], {"resume": True}, r"run of another recipe \(different: seed\)"),
-        (["--data.arguments.length=[4, 9]"], {"resume": True}, r"\(different: data.arguments.length\)"),
-        (["--encoder=cnn"], None, "trained with another model.encoder"),
-        (["--producers=[gradient]", "--limit=9"], None, MEASURED_ANEW),
-        ([], {"device": "nowhere"}, "device"),
+        ("run", [], {}, "holds a run already.*--resume_from_checkpoint.*--overwrite_output_dir"),
+        ("run", ["--seed=4"], {"resume": True}, r"run of another recipe \(different: seed\)"),
+        ("run", ["--data.arguments.length=[4, 9]"], {"resume": True}, r"\(different: data.arguments.length\)"),
+        ("run", [], {"overwrite": True}, IN_USE),
+        ("run", ["--limit=5"], {"resume": True}, IN_USE),
+        ("measure", ["--limit=5"], {"overwrite": True}, IN_USE),
+        ("measure", ["--encoder=cnn"], {}, "trained with another model.encoder"),
+        ("measure", ["--producers=[gradient]", "--limit=9"], {}, MEASURED_ANEW),
+        ("measure", [], {"device": "nowhere"}, "device"),
     ],
 )
-def test_a_finished_run_is_left_as_it_is(copied, overrides, how, message):
-    """how: of `run`; None or a device: of `measure_run`."""
+def test_a_finished_run_is_left_as_it_is(copied, door, overrides, how, message):
     folder, recipe = copied
     before, other = contents(folder), variant(recipe, *overrides)
-    with pytest.raises(AttnfaithError, match=message):
-        runs.measure_run(folder, other, **(how or {})) if how is None or "device" in how else runs.run(other, **how)
+    lock = folder_lock(folder, "a training") if message == IN_USE else contextlib.nullcontext()
+    with lock, pytest.raises(AttnfaithError, match=message):
+        runs.run(other, **how) if door == "run" else runs.measure_run(folder, other, **how)
     assert contents(folder) == before
 
 
@@ -263,20 +250,6 @@ def test_refused_before_training(tiny_recipe, tmp_path, monkeypatch, change, beg
     assert (tmp_path / "run").exists() == begun
     with runs.folder.held(tmp_path / "run", "a test", PartialState(cpu=True)):  # the folder is still free
         pass
-
-
-def test_a_folder_in_use_is_left_alone(copied):
-    folder, recipe = copied
-    before, changed = contents(folder), variant(recipe, "--limit=5")
-    with folder_lock(folder, "a training"):
-        for start in (
-            lambda: runs.run(recipe, overwrite=True),
-            lambda: runs.run(changed, resume=True),
-            lambda: runs.measure_run(folder, changed, overwrite=True),
-        ):
-            with pytest.raises(FileError, match="is in use by a training"):
-                start()
-    assert contents(folder) == before
 
 
 # ------------------------------------------------------------------------------------------------ measured again

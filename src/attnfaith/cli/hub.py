@@ -83,10 +83,10 @@ def reproduce(args):
         run_folder(args.source, "a reproduction")
     from attnfaith import reproduction
 
-    result = reproduction.reproduce(args.source, args.output, data_path=args.data_path)
+    folder, compared = reproduction.reproduce(args.source, args.output, data_path=args.data_path)
     if is_main_process():
-        print(reproduction.describe(result))
-    if not result.agrees:
+        print(f"{reproduction.describe(compared)}\nall results: {folder / reproduction.TABLE}")
+    if (compared["agreement"] == reproduction.NOT).any():
         raise SystemExit(1)
 
 

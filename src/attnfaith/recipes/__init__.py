@@ -1,17 +1,29 @@
 """Recipes: one YAML a run, read into frozen dataclasses. Unknown keys and wrong values raise before any work is done.
 
 `schema`: the keys, and which of them go together. `files`: recipes found, read and written.
-`options`: the keys on a command line. `config`: the configuration of the model.
+`options`: the keys on a command line.
 """
 
-from attnfaith.recipes.config import check_data, check_model, model_config, sequence_config
-from attnfaith.recipes.files import build, differences, dump, find, folder, load, named, parse, read_file, read_value
+from attnfaith.recipes.files import (
+    build,
+    check_data,
+    differences,
+    dump,
+    find,
+    flat,
+    folder,
+    load,
+    named,
+    parse,
+    read_file,
+    read_value,
+)
 from attnfaith.recipes.options import parse_overrides
 from attnfaith.recipes.schema import Data, Model, Penalties, Recipe, RecipeError, Report, Training, make_section, section
 
 
 __all__ = (
     ["Data", "Model", "Penalties", "Recipe", "RecipeError", "Report", "Training"]
-    + ["build", "check_data", "check_model", "differences", "dump", "find", "folder", "load", "make_section", "model_config"]
-    + ["named", "parse", "parse_overrides", "read_file", "read_value", "section", "sequence_config"]
+    + ["build", "check_data", "differences", "dump", "find", "flat", "folder", "load", "make_section", "named", "parse"]
+    + ["parse_overrides", "read_file", "read_value", "section"]
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from attnfaith.data.registry import entry_of, pairs_entry
 from attnfaith.recipes.options import parse_overrides
 from attnfaith.recipes.schema import Recipe, RecipeError, make_section
 from attnfaith.support.errors import cut, excerpt
@@ -148,6 +149,14 @@ def build(tree: Mapping) -> Recipe:
     return make_section(Recipe, tree, "recipe")
 
 
+def check_data(recipe: Recipe) -> None:
+    """Raise DatasetError where no data set of the recipe's name is registered for its kind of model. Needs no torch."""
+    if recipe.kind != "translator":
+        entry_of(recipe.data)
+    elif recipe.data.path is None:
+        pairs_entry(recipe.data.name)
+
+
 def dump(recipe: Recipe) -> str:
     """Return the recipe as YAML that `parse` reads back, complete: every default is written out."""
     return yaml.dump(asdict(recipe), Dumper=Dumper, sort_keys=False, allow_unicode=True)
@@ -155,8 +164,13 @@ def dump(recipe: Recipe) -> str:
 
 def differences(recipe: Recipe, other: Recipe) -> list[str]:
     """Return the dotted keys in which two recipes differ, without those of the run's folder and report."""
-    import pandas as pd
-
-    new, old = (pd.json_normalize(asdict(part)).to_dict("records")[0] for part in (recipe, other))
+    new, old = (flat(asdict(part)) for part in (recipe, other))
     changed = sorted(key for key in {*new, *old} if new.get(key) != old.get(key))
     return [key for key in changed if key not in ("output_dir", "note") and not key.startswith("report.")]
+
+
+def flat(tree: Mapping) -> dict[str, Any]:
+    """Return the innermost values of nested dictionaries by their dotted names."""
+    import pandas as pd
+
+    return pd.json_normalize(tree).to_dict("records")[0] if tree else {}

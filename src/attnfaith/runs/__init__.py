@@ -1,15 +1,24 @@
 """A recipe carried out in one folder.
 
 `folder`: the files of a run and the lock of its folder. `preparation` and `models`: from a recipe to its texts, tokenizer
-and model. `train` and `measure`: the two parts of the work. `execute`: all of them in their order.
+and model. `train`: the training. `execute`: all of them in their order, and the measurement.
 """
 
 from attnfaith.runs.execute import measure_run, run
 from attnfaith.runs.folder import RunError, read_state
-from attnfaith.runs.models import load_model, load_tokenizer, make_model
+from attnfaith.runs.models import check_model, load_model, load_tokenizer, make_model, model_config, sequence_config
 from attnfaith.runs.preparation import load_data
 from attnfaith.runs.train import training_arguments
 
 
-__all__ = ["RunError", "load_data", "load_model", "load_tokenizer", "make_model", "measure_run", "read_state", "run"]
-__all__ += ["training_arguments"]
+__all__ = [
+    "RunError",
+    "check_model",
+    "load_data",
+    "load_model",
+    "load_tokenizer",
+    "make_model",
+    "measure_run",
+    "model_config",
+]
+__all__ += ["model_config", "read_state", "run", "sequence_config", "training_arguments"]

@@ -1,31 +1,40 @@
 """A recipe carried out in one folder: prepare, train, measure, report."""
 
+import dataclasses
 import os
 import shutil
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 from accelerate import PartialState
+from datasets import Dataset
 from transformers.utils.logging import disable_progress_bar
 
 from attnfaith import recipes, record
+from attnfaith.data.fingerprint import digest_data, fingerprint
+from attnfaith.data.pair_encoding import encode_pairs
+from attnfaith.data.sources import draw
 from attnfaith.loading import device_of
+from attnfaith.measurement import engine
 from attnfaith.measurement.registry import build
 from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.record import training_fields
 from attnfaith.reporting import write_report
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.facts import translation_in_words
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.verdicts import verdict
-from attnfaith.runs.folder import REPORT, SHARDS, RunError, check_free, held, note, prepare, read_state
-from attnfaith.runs.measure import measure
-from attnfaith.runs.models import check_pretrained
-from attnfaith.runs.preparation import Run, open_base
+from attnfaith.runs.folder import REPORT, SHARDS, TRANSLATIONS, RunError, check_free, held, note, prepare, read_state
+from attnfaith.runs.models import check_model, check_pretrained, load_model, measurable
+from attnfaith.runs.preparation import Run, check_base
 from attnfaith.runs.train import train, training_arguments
+from attnfaith.subjects import subject_of
 from attnfaith.support.errors import excerpt
 from attnfaith.support.escaping import printable
-from attnfaith.support.files import MODEL, RECIPE, RECORD
+from attnfaith.support.files import MODEL, RECIPE, RECORD, write_atomically
+from attnfaith.training.translation import translation_scores, translations
 
 
 def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Path:
@@ -43,9 +52,9 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
     build(recipe.measure.producers, recipe.measure.options, recipe.reads)
     arguments, folder = training_arguments(recipe), Path(recipe.output_dir)
     path, page = folder / RECORD, recipe.report.page
-    recipes.check_model(recipe)
+    check_model(recipe)
     check_pretrained(recipe)
-    base = open_base(recipe)
+    check_base(recipe)
     check_free(folder, recipe, overwrite=overwrite, resume=resume)
     with held(folder, "a run", state):
         if state.is_main_process:
@@ -53,7 +62,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
         state.wait_for_everyone()
         trained, other = (folder / MODEL).is_dir(), _other_measurement(path, recipe)
         if not trained or not path.is_file() or other:
-            work = Run(recipe, folder, state, base)
+            work = Run(recipe, folder, state)
             if not trained:
                 train(work, arguments)
             if other and work.main:
@@ -94,7 +103,8 @@ def measure_run(
     changed = recipes.differences(recipe, recipes.load(folder / RECIPE))
     if other := [key for key in changed if not key.startswith("measure.")]:
         raise RecipeError(f"the model was trained with another {', '.join(other)}: a measurement may change measure.* only")
-    base, state = open_base(recipe), PartialState(cpu=not torch.cuda.is_available())
+    check_base(recipe)
+    state = PartialState(cpu=not torch.cuda.is_available())
     other = _other_measurement(path, recipe) if own else ""
     if not overwrite and path.is_file() and (other or not own):
         what = f" with another {other}" if other else ""
@@ -103,13 +113,84 @@ def measure_run(
         if own and state.is_main_process:
             prepare(folder, recipe)
             note(folder, status="trained")
-        measure(Run(recipe, folder, state, base), None if own else path, device)
+        measure(Run(recipe, folder, state), None if own else path, device)
         if state.is_main_process and own:
             _finish(recipe, folder, started, page=(folder / REPORT).is_dir())
         elif state.is_main_process and recipe.kind != "translator":
             _print_results(path, folder, recipe)
         state.wait_for_everyone()
     return path
+
+
+def measure(run: Run, output: str | os.PathLike | None = None, device=None) -> None:
+    """Measure the model of a run. output: of the record, None is the run's own."""
+    recipe, section, loaded, own = run.recipe, run.recipe.measure, run.loaded, output is None
+    model = load_model(run.folder).to(device or run.state.device)
+    if run.pairs and own:  # first: the record holds the scores
+        if run.main:
+            _translate(model, run)
+        run.state.wait_for_everyone()
+    subject = measurable(model, run.tokenizer, run.pairs)
+    rows = subject.rows(run.drawn) if run.pairs else run.measured
+    attention = None
+    if recipe.objective.kind == "guided":
+        run.check_base_unchanged()
+        attention = dict(zip(rows["instance_id"], record.rows(run.base_outputs(rows), "attention"), strict=True))
+    facts = {key: value for key, value in read_state(run.folder).items() if key != "seconds"}
+    data = {"revision": loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
+    settings = {"recipe": dataclasses.asdict(recipe), "run": facts, "provenance": run.origin(section.seed, data)}
+    settings |= {} if run.pairs else {"label_names": list(loaded.label_names)}
+    cell = record.Identity(
+        dataset=loaded.entry.name,
+        texts=fingerprint(run.drawn),
+        training_texts=facts["texts"]["train"],
+        split=section.split,
+        seed=recipe.seed,
+        **training_fields(recipe, recipes.load),
+    )
+    engine.measure(
+        subject,
+        rows,
+        cell,
+        section.producers,
+        run.folder / RECORD if own else output,
+        options=_prepared(run, subject),
+        seed=section.seed,
+        batch_tokens=section.batch_tokens,
+        settings=settings,
+        discard=own,  # shards of another measurement: the folder is held, so nobody finishes them
+        attention=attention,
+    )
+    if run.main and own:
+        note(run.folder, status="measured")
+
+
+def _prepared(run: Run, subject) -> dict[str, dict]:
+    """The options of the producers. Those that have to be trained on the model are, on the run's own texts, by one process
+    for all, and keep their weights in the run's folder.
+    """
+    section = run.recipe.measure
+
+    def drawn(split: str, most: int) -> Dataset:
+        rows = run.rows(split)
+        return rows.select(draw(np.arange(len(rows)), most, section.seed, split))
+
+    options = {name: dict(values) for name, values in section.options.items()}
+    for producer in build(section.producers, section.options, run.recipe.reads):
+        if not producer.is_trained:
+            with run.state.main_process_first():
+                prepared = producer.prepare(subject_of(subject), drawn, run.folder, seed=section.seed)
+            options[producer.name] = dataclasses.asdict(prepared)
+    return options
+
+
+def _translate(model, run: Run) -> None:
+    """Write greedy translations of the measured pairs as translations.txt, and their scores into run.json."""
+    lines = translations(model, run.tokenizer, encode_pairs(run.drawn, run.tokenizer))
+    lines = [" ".join(line.split()) for line in lines]
+    write_atomically(run.folder / TRANSLATIONS, "".join(f"{line}\n" for line in lines))
+    scores = translation_scores(lines, run.drawn["target"])
+    note(run.folder, translation={"split": run.recipe.measure.split, "pairs": len(lines), **scores})
 
 
 def _other_measurement(path: Path, recipe: Recipe) -> str:

@@ -1,46 +1,47 @@
-"""The model and the tokenizer of a recipe at the start of training, and read back from the folder of a run.
+"""The configuration, model and tokenizer of a recipe at the start of training, and read back from the folder of a run.
 
 Weights of a pretrained model are read from safetensors alone, and no code of a repository is run.
 """
 
 import hashlib
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import (
     AutoConfig,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
+    MarianConfig,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
-from attnfaith import loading
+from attnfaith import loading, models
 from attnfaith.data.pair_encoding import build_pair_tokenizer
+from attnfaith.data.registry import entry_of
 from attnfaith.data.sources import ROOT_VARIABLE, file_digest
 from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.data.vectors import load_vectors
-from attnfaith.models import (
-    MODEL_TYPES,
-    AttentionClassifierForSequenceClassification,
-    RationaleClassifierForSequenceClassification,
-    SelfAttentionClassifierForSequenceClassification,
-)
-from attnfaith.recipes import Recipe, RecipeError, model_config, sequence_config
-from attnfaith.recipes.schema import PROJECTION
+from attnfaith.recipes import Recipe, RecipeError, check_data
+from attnfaith.recipes.schema import MODEL_KEYS, PROJECTION
 from attnfaith.subjects import SelfAttention, sequence_subject
 from attnfaith.subjects.base import position_limit
 from attnfaith.subjects.recurrent_translator import WithoutAttention
-from attnfaith.support.errors import excerpt
+from attnfaith.support.errors import closest, excerpt
 from attnfaith.support.files import MODEL
+from attnfaith.training.penalties import check_sizes
 
 
-POOLED = (AttentionClassifierForSequenceClassification, RationaleClassifierForSequenceClassification)
+POOLED = (models.AttentionClassifierForSequenceClassification, models.RationaleClassifierForSequenceClassification)
 
 
 def load_model(run: Path) -> PreTrainedModel:
@@ -63,6 +64,88 @@ def measurable(model, tokenizer, pairs: bool = False):
         return model if isinstance(model, POOLED) else SelfAttention(model, tokenizer)
     blind = getattr(model.config, "projection", None) == "none"
     return WithoutAttention(model, tokenizer) if blind else sequence_subject(model, tokenizer)
+
+
+# ------------------------------------------------------------------------------------------------ configurations
+
+
+def model_config(recipe: Recipe, pair: bool, **fields) -> PreTrainedConfig:
+    """Return the configuration of the recipe's classifier; of a pretrained one, that of its projection.
+
+    pair: whether texts are pairs, of which the second asks. fields: those that data and vectors decide.
+
+    Raises RecipeError where the configuration refuses a field.
+    """
+    section = recipe.model
+    if recipe.kind == "pretrained":
+        fields = {name: getattr(section, name) for name in PROJECTION}
+        return _configured(models.SelfAttentionClassifierConfig, **fields)
+    names = [name for name in MODEL_KEYS["classifier"].split() if name != "selector"]
+    fields = {**{name: getattr(section, name) for name in names}, "query": "text" if pair else "learned", **fields}
+    if section.selector is not None:
+        if pair:
+            raise RecipeError("model.selector with pairs of texts: a selector reads single texts; leave it out")
+        fields |= {name: value for name, value in asdict(section.selector).items() if value is not None}
+        fields["sampler"] = fields.pop("kind")
+    if fields["hidden_size"] is None:
+        fields["hidden_size"] = {"transformer": 128, "embedding": fields["embedding_size"]}.get(section.encoder, 256)
+    plain = section.selector is None
+    return _configured(models.AttentionClassifierConfig if plain else models.RationaleClassifierConfig, **fields)
+
+
+def sequence_config(recipe: Recipe, vocab_size: int) -> PreTrainedConfig:
+    """Return the configuration of the recipe's model of sentence pairs. Raises RecipeError where it refuses a field.
+
+    Of type marian all weights are drawn with a standard deviation of hidden_size^-0.5, so that words, which are multiplied
+    by its inverse, are as large as positions.
+    """
+    section = recipe.model
+    if section.type == "gru":
+        fields = {name: getattr(section, name) for name in MODEL_KEYS["gru"].split() if name != "type"}
+        fields["hidden_size"] = section.hidden_size or (section.embedding_size if section.encoder == "embedding" else 256)
+        return _configured(models.AttentionSeq2SeqConfig, vocab_size=vocab_size, **fields)
+    size, heads = section.hidden_size or 128, section.num_attention_heads
+    if size % heads:
+        raise RecipeError(f"model.hidden_size={size} must be a multiple of model.num_attention_heads={heads}")
+    parts = {"layers": section.num_hidden_layers, "attention_heads": heads, "ffn_dim": section.intermediate_size}
+    return _configured(
+        MarianConfig,
+        vocab_size=vocab_size,
+        d_model=size,
+        **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in parts.items()},
+        dropout=section.dropout,
+        init_std=size**-0.5,
+        scale_embedding=True,
+        max_position_embeddings=1024,
+        pad_token_id=0,
+        bos_token_id=2,
+        decoder_start_token_id=2,
+        eos_token_id=3,
+        forced_eos_token_id=None,
+    )
+
+
+def _configured(kind: Callable, **fields) -> PreTrainedConfig:
+    try:
+        return kind(**fields)
+    except StrictDataclassError as error:
+        message = excerpt(error.__cause__ or error, 300)
+        choice = re.search(r"Field '(\w+)' expected one of \((.*?)\), got ", message)
+        near = choice and closest(str(fields[choice[1]]), re.findall(r"'(\w+)'", choice[2]))
+        raise RecipeError(f"model: {message}" + (f"; did you mean {near!r}?" if near else "")) from error
+
+
+def check_model(recipe: Recipe) -> None:
+    """Raise an AttnfaithError where the recipe's data set is none for its kind of model, or its model or penalties refuse a
+    key. What depends on files is checked when they are loaded.
+    """
+    check_data(recipe)
+    if recipe.kind == "translator":
+        sequence_config(recipe, vocab_size=100)
+        return
+    config = model_config(recipe, entry_of(recipe.data).pair)
+    if recipe.penalties.word_tying and recipe.data.vectors is None:
+        check_sizes(config.hidden_size, config.embedding_size)
 
 
 # ------------------------------------------------------------------------------------------------ fresh ones
@@ -143,7 +226,7 @@ def check_pretrained(recipe: Recipe) -> None:
 
 def _configuration(folder: Path):
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    if config.model_type in MODEL_TYPES:
+    if config.model_type in models.MODEL_TYPES:
         raise RecipeError(f"it is a model of this package ({config.model_type}): leave model.pretrained out")
     return config
 
@@ -204,7 +287,7 @@ def _pretrained_model(recipe: Recipe, labels: dict, tokenizer) -> PreTrainedMode
         if section.projection == "softmax" and not section.separate_impermissible:
             return model
         how = {name: getattr(section, name) for name in PROJECTION}
-        model = SelfAttentionClassifierForSequenceClassification.of(model, **how)
+        model = models.SelfAttentionClassifierForSequenceClassification.of(model, **how)
         if section.separate_impermissible:
             SelfAttention(model, tokenizer)  # which checks that words are kept apart
         return model

@@ -7,10 +7,10 @@ import pyarrow as pa
 import torch
 from accelerate import PartialState
 from datasets import Dataset
+from transformers import PreTrainedModel
 
 from attnfaith import recipes, record
 from attnfaith.data.fingerprint import digest_model, fingerprint
-from attnfaith.data.impermissible import counts as counts_of
 from attnfaith.data.loading import LoadedDataset, load_splits
 from attnfaith.data.own_data import read_own
 from attnfaith.data.pair_encoding import encode_pairs
@@ -19,7 +19,6 @@ from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.data.tokenization import encode
 from attnfaith.measurement import engine
 from attnfaith.recipes import Recipe, RecipeError
-from attnfaith.reporting.facts import own_data_lines
 from attnfaith.runs.folder import RunError, read_state
 from attnfaith.runs.models import load_model, load_tokenizer, make_tokenizer
 from attnfaith.subjects.base import BOUNDLESS
@@ -51,37 +50,11 @@ def load_data(recipe: Recipe, *, whole: bool = False) -> LoadedDataset | LoadedP
     return loaded if whole else loaded.limited(data.limits)
 
 
-class Base:
-    """A trained run that another is trained against."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    @cached_property
-    def model(self):
-        return load_model(self.folder)
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """Its facts in the state of a run that is trained against it."""
-        return {"folder": str(self.folder), WEIGHTS: digest_model(self.model)}
-
-    def outputs(self, rows: Dataset) -> pa.Table:
-        """Return its probs [C] and attention [T], one row per instance of an encoded data set, in its order."""
-        cell = record.Identity("", "", "", record.UNKNOWN_SEED)
-        return engine.measure(self.model, rows, cell, [], None, progress=False)
-
-    def check_unchanged(self, folder: Path) -> None:
-        """Raise RunError where this is no longer the base that the run in `folder` was trained against."""
-        if (read_state(folder).get("base") or {}).get(WEIGHTS) != self.facts[WEIGHTS]:
-            raise RunError(f"{self.folder} was trained anew since the run in {folder}: run that with --overwrite_output_dir")
-
-
-def open_base(recipe: Recipe) -> Base | None:
-    """Return the run that a recipe is trained against, or None. Raises RunError where it is none that can serve."""
+def check_base(recipe: Recipe) -> None:
+    """Raise RunError where the run that a recipe is trained against is none that can serve."""
     objective = recipe.objective
     if not objective.needs_base:
-        return None
+        return
     folder, kinds = Path(objective.base), KINDS[objective.kind]
     missing = [name for name in (RECIPE, STATE, MODEL) if not (folder / name).exists()]
     if folder.resolve() == Path(recipe.output_dir).resolve():
@@ -100,7 +73,7 @@ def open_base(recipe: Recipe) -> Base | None:
         elif objective.frozen and changed:
             reason = f"is another model than objective.frozen starts from: {', '.join(changed)}"
         else:
-            return Base(folder)
+            return
     raise RunError(f"objective.base={folder} {reason}")
 
 
@@ -110,8 +83,8 @@ class Run:
     Raises RunError where own data are no longer those that the model in the folder was trained on.
     """
 
-    def __init__(self, recipe: Recipe, folder: Path, state: PartialState, base: Base | None = None):
-        self.recipe, self.folder, self.state, self.base = recipe, folder, state, base
+    def __init__(self, recipe: Recipe, folder: Path, state: PartialState):
+        self.recipe, self.folder, self.state = recipe, folder, state
         self.main, self.pairs = state.is_main_process, recipe.kind == "translator"
         self._encoded: dict[str, Dataset] = {}
         with state.local_main_process_first():  # the others find its downloads
@@ -124,6 +97,23 @@ class Run:
             raise RunError(f"{self.loaded.entry.name!r} has changed since the run in {folder} was trained: {where}")
         limits = {} if section.limit is None else {section.split: section.limit}
         self.drawn = source.limited({**recipe.data.limits, **limits}).splits[section.split]  # the texts of the record
+
+    @cached_property
+    def base(self) -> PreTrainedModel | None:
+        """The model that this one is trained against."""
+        objective = self.recipe.objective
+        return load_model(Path(objective.base)) if objective.needs_base else None
+
+    def base_outputs(self, rows: Dataset) -> pa.Table:
+        """Return the base's probs [C] and attention [T], one row per instance of an encoded data set, in its order."""
+        cell = record.Identity("", "", "", record.UNKNOWN_SEED)
+        return engine.measure(self.base, rows, cell, [], None, progress=False)
+
+    def check_base_unchanged(self) -> None:
+        """Raise RunError where the base has other weights than the one that the model in the folder was trained against."""
+        folder, trained = self.recipe.objective.base, read_state(self.folder).get("base") or {}
+        if trained.get(WEIGHTS) != digest_model(self.base):
+            raise RunError(f"{folder} was trained anew since the run in {self.folder}: run that with --overwrite_output_dir")
 
     @cached_property
     def tokenizer(self):
@@ -153,17 +143,6 @@ class Run:
             limit = self.tokenizer.model_max_length
             return encode_for_classifier(split, self.tokenizer, max_length=limit if limit < BOUNDLESS else None)
         return encode(split, self.tokenizer)
-
-    @property
-    def remarks(self) -> list[str]:
-        """Lines about own data, and counts of impermissible words."""
-        loaded, counts = self.loaded, {}
-        if self.pairs:
-            return []
-        if loaded.entry.impermissible:
-            counts = counts_of(marks for split in loaded.splits.values() for marks in split["impermissible"])
-        lines = own_data_lines(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
-        return lines + [f"{loaded.entry.name}: {label}: {count:,}" for label, count in counts.items() if count]
 
     def origin(self, seed: int, data: dict) -> dict:
         """The provenance of the files that this process makes."""

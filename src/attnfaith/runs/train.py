@@ -11,17 +11,18 @@ from pathlib import Path
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import Trainer, TrainingArguments, set_seed
+from transformers import PreTrainedModel, Trainer, TrainingArguments, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from attnfaith import training
-from attnfaith.data.fingerprint import digest_data, fingerprint
+from attnfaith.data.fingerprint import digest_data, digest_model, fingerprint
 from attnfaith.measurement.engine import check
 from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.reporting.facts import own_data_lines
 from attnfaith.runs.folder import CHECKPOINTS, RunError, note
 from attnfaith.runs.models import load_tokenizer, make_model, measurable, pretrained_facts
-from attnfaith.runs.preparation import Base, Run
+from attnfaith.runs.preparation import WEIGHTS, Run
 from attnfaith.support.errors import AttnfaithError, FileError, excerpt
 from attnfaith.support.files import MODEL, read_object, sync_folder, write_atomically
 from attnfaith.training.base import LOWER_IS_BETTER, BaseTrainer, check_selection
@@ -87,17 +88,17 @@ def train(run: Run, arguments: TrainingArguments) -> None:
     """Train the model of a run, from its last whole checkpoint, and keep it in the folder; a measure that does not suit it
     is refused before. Nothing is kept of a training that diverges. Raises what `runs.run` raises.
     """
-    recipe, base, section, started = run.recipe, run.base, run.recipe.measure, time.perf_counter()
+    recipe, base, section, started = run.recipe, run.recipe.objective.base, run.recipe.measure, time.perf_counter()
     rows = {split: run.rows(split) for split in ("train", "validation")}
     if base:
-        if load_tokenizer(base.folder).get_vocab() != run.tokenizer.get_vocab():
-            raise RunError(f"objective.base={base.folder} knows other words: give both runs the same data")
+        if load_tokenizer(Path(base)).get_vocab() != run.tokenizer.get_vocab():
+            raise RunError(f"objective.base={base} knows other words: give both runs the same data")
         for split, part in rows.items():
-            outputs = base.outputs(part)
+            outputs = run.base_outputs(part)
             for name in ("attention", "probs"):
                 rows[split] = rows[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
-    for line in run.remarks if run.main else ():
-        print(line)
+    if run.main and recipe.data.own and not run.pairs:
+        print("\n".join(own_data_lines(run.loaded.entry.name, run.loaded.about, run.loaded.dropped)))
     measured = run.measured if section.producers and not run.pairs else None  # encoded before the seed is set
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, run.loaded, run.tokenizer)
@@ -111,12 +112,12 @@ def train(run: Run, arguments: TrainingArguments) -> None:
         data = {"revision": run.loaded.revision, "fingerprint": prints}
         note(run.folder, provenance={**run.origin(recipe.seed, data), "of": "training"})
     if recipe.objective.kind != "untrained":
-        trainer = make_trainer(recipe, model, run.tokenizer, rows, arguments, base)
+        trainer = make_trainer(recipe, model, run.tokenizer, rows, arguments, run.base)
         last = _last_checkpoint(Path(arguments.output_dir), run.state)
         if base and last:
-            base.check_unchanged(run.folder)
+            run.check_base_unchanged()
         elif base and run.main:
-            note(run.folder, base=base.facts)
+            note(run.folder, base={"folder": base, WEIGHTS: digest_model(run.base)})
         try:
             trainer.train(resume_from_checkpoint=last)
         except training.DivergedError:
@@ -155,13 +156,18 @@ def _facts(run: Run, rows: dict[str, Dataset]) -> dict:
 
 
 def make_trainer(
-    recipe: Recipe, model, tokenizer, rows: dict[str, Dataset], arguments: TrainingArguments, base: Base | None = None
+    recipe: Recipe,
+    model,
+    tokenizer,
+    rows: dict[str, Dataset],
+    arguments: TrainingArguments,
+    base: PreTrainedModel | None = None,
 ) -> Trainer:
     """Return the trainer of a recipe for encoded splits, on the columns that it reads."""
     if recipe.objective.frozen:
         # all but the alignment: at the base's own attention the divergence is least and has no gradient to leave it by
         alignment = {name: value for name, value in model.state_dict().items() if name.startswith("model.alignment.")}
-        model.load_state_dict({**base.model.state_dict(), **alignment})
+        model.load_state_dict({**base.state_dict(), **alignment})
     if arguments.metric_for_best_model == "eval_accuracy" and recipe.training.metric_for_best_model is None:
         arguments.metric_for_best_model = "eval_roc_auc" if model.config.num_labels == 2 else "eval_accuracy"
     columns, penalties = list(rows["train"].column_names), {}

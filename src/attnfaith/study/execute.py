@@ -108,8 +108,10 @@ def run_cells(
         raise StudyError("Snakemake, which runs a study, is not installed: pip install 'attnfaith[study]'")
     for cell in chosen:
         if not complete(cell.whole_recipe):
+            from attnfaith.runs import check_model
+
             with recipes.named(cell.name):
-                recipes.check_model(cell.whole_recipe)
+                check_model(cell.whole_recipe)
     control = Path(study["output_dir"]) / CONTROL
     with folder_lock(control, "a study"):
         stale = {cell.name for cell in chosen if not complete(cell.whole_recipe)}
