@@ -49,10 +49,8 @@ class Service:
 
     def __init__(self, offered: Sequence[str]):
         names = [Path(name).resolve().name if Path(name).exists() else name for name in offered]
-        self.offered = {
-            label if names.count(label) == 1 else f"{Path(name).resolve().parent.name}/{label}": name
-            for label, name in zip(names, offered, strict=True)
-        }
+        pairs = zip(names, offered, strict=True)
+        self.offered = {label if names.count(label) == 1 else name: name for label, name in pairs}
         self._cached = lru_cache(MOST_RECORDS)(self._measure)
         self._lock = threading.Lock()
 

@@ -1,7 +1,6 @@
 """Lists of measures, parts, data sets, recipes and studies; completion in a shell; the installation of the metric."""
 
 import argparse
-import ast
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -15,16 +14,18 @@ from attnfaith.support.errors import AttnfaithError
 
 
 PACKAGE = Path(__file__).parents[1]
+PARTS = ("encoders", "alignments", "projections")
 Lines = Iterator[tuple[str, str]]
 
 
-def _measures(reads: str) -> Lines:
-    """The measures of this package from their catalogue, without torch, and those of installed packages."""
-    from attnfaith.measurement import registry
+def _catalogued(kind: str) -> Lines:
+    """Measures and parts of models from their catalogue, without torch; and measures of installed packages."""
+    own = json.loads((PACKAGE / "measurement" / "measures.json").read_text(encoding="utf-8"))[kind]
+    yield from ((name, entry["line"]) for name, entry in own.items())
+    if kind not in PARTS:
+        from attnfaith.measurement import registry
 
-    own = registry.catalogue()[reads]
-    for name in [*own, *(name for name in registry.names(reads) if name not in own)]:
-        yield name, own[name]["line"] if name in own else _line(registry.find(name, reads))
+        yield from ((name, _line(registry.find(name, kind))) for name in registry.names(kind) if name not in own)
 
 
 def _line(measure) -> str:
@@ -35,14 +36,14 @@ def _line(measure) -> str:
 
 def written_catalogue() -> str:
     """The content of `registry.CATALOGUE`, as JSON: a line, the module and the names of the options of each measure of this
-    package.
+    package, and a line for each part of models.
     """
     from attnfaith.measurement import registry
 
     for package in ("importance", "interventions", "alignment"):
         for module in iter_modules([str(PACKAGE / package)], f"attnfaith.{package}."):
             import_module(module.name)
-    measures = {
+    content = {
         reads: {
             cls.name: {"line": _line(cls), "module": cls.__module__, "options": [*cls.options()]}
             for cls in registry.classes(reads)
@@ -50,17 +51,10 @@ def written_catalogue() -> str:
         }
         for reads in registry.READS
     }
-    return json.dumps(measures, indent=1, ensure_ascii=False) + "\n"
-
-
-def _parts(module: str) -> Lines:
-    """The parts in the registry of a module of models with their first sentence, read from its text without torch."""
-    tree = ast.parse((PACKAGE / "models" / f"{module}.py").read_text(encoding="utf-8"))
-    named = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == module.upper():
-            for key, value in zip(node.value.keys, node.value.values, strict=True):
-                yield ast.literal_eval(key), _sentence(ast.get_docstring(named[ast.unparse(value)]) or "")
+    for kind in PARTS:
+        parts = getattr(import_module(f"attnfaith.models.{kind}"), kind.upper())
+        content[kind] = {name: {"line": _sentence(part.__doc__)} for name, part in parts.items()}
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def _data_sets() -> Lines:
@@ -86,11 +80,11 @@ def _files(*, studies: bool) -> Lines:
 
 
 KINDS: dict[str, tuple[str, Callable[[], Lines]]] = {
-    "measures": ("of texts: importance of tokens, and interventions", partial(_measures, "texts")),
-    "alignment": ("measures of pairs of sentences, for models from sequences to sequences", partial(_measures, "pairs")),
-    "encoders": ("which make states of words: --encoder", partial(_parts, "encoders")),
-    "alignments": ("which make scores of states: --alignment", partial(_parts, "alignments")),
-    "projections": ("which make attention of scores: --projection", partial(_parts, "projections")),
+    "measures": ("of texts: importance of tokens, and interventions", partial(_catalogued, "texts")),
+    "alignment": ("measures of pairs of sentences, for models from sequences to sequences", partial(_catalogued, "pairs")),
+    "encoders": ("which make states of words: --encoder", partial(_catalogued, "encoders")),
+    "alignments": ("which make scores of states: --alignment", partial(_catalogued, "alignments")),
+    "projections": ("which make attention of scores: --projection", partial(_catalogued, "projections")),
     "datasets": ("that are known by name: --data.name", _data_sets),
     "recipes": ("that come with the package: train --config", partial(_files, studies=False)),
     "studies": ("that come with the package: study", partial(_files, studies=True)),

@@ -283,7 +283,9 @@ def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, r
 
 @functools.cache
 def catalogue() -> dict[str, dict[str, dict]]:
-    """Return what CATALOGUE holds: {reads: {measure: {"line": its summary, "module": where, "options": their names}}}."""
+    """Return what CATALOGUE holds: {reads: {measure: {"line": its summary, "module": where, "options": their names}}}, and
+    the lines of the parts of models, {kind: {part: {"line"}}}.
+    """
     return json.loads(CATALOGUE.read_text(encoding="utf-8"))
 
 
