@@ -52,7 +52,7 @@ def test_help_of_a_command(name, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["tran"], "unknown command 'tran'; did you mean train?"),
+        (["tran"], "unknown command 'tran'; did you mean 'train'?"),
         (["report", "x", "--exmples", "3"], "no option --exmples; did you mean --examples?"),
         (["report"], "attnfaith report: the following arguments are required: RUN"),
         (["report", "x", "--examples", "many"], "--examples: invalid int value: 'many'"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from attnfaith import __version__
 from attnfaith.cli import hub, listing, records, run  # noqa: F401  they register their commands
 from attnfaith.cli.command import COMMANDS
-from attnfaith.support.errors import AttnfaithError, closest, excerpt
+from attnfaith.support.errors import AttnfaithError, excerpt, nearest
 from attnfaith.support.files import refusals
 
 
@@ -42,9 +42,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if name in ("", "-h", "--help", "--version"):
         text = f"attnfaith {__version__}" if name == "--version" else usage()
         return guarded(lambda _: print(text, flush=True), rest) or (0 if name else 2)
-    near = closest(name, COMMANDS)
-    hint = f"; did you mean {near}?" if near else "."
-    print(f"error: unknown command {excerpt(name)}{hint} Known: {', '.join(COMMANDS)}", file=sys.stderr)
+    print(f"error: unknown command {excerpt(name)}{nearest(name, COMMANDS)}", file=sys.stderr)
     return 2
 
 
