@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attnfaith.importance.gates import Gates, save_gates
+from attnfaith.importance.diffmask import Gates, save_gates
 from attnfaith.subjects import opened
 
 

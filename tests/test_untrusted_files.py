@@ -17,7 +17,7 @@ from attnfaith.data import sources
 from attnfaith.data.own_data import read_own
 from attnfaith.data.registry import DATASETS
 from attnfaith.data.vectors import load_vectors
-from attnfaith.importance.gates import load_gates
+from attnfaith.importance.diffmask import load_gates
 from attnfaith.loading import load_subject
 from attnfaith.support.errors import AttnfaithError
 from tests.small_classifiers import classifier, tokenizer

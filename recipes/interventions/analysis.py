@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pandas as pd
 
-from attnfaith.record import PENALTY_FIELDS, Identity, labelled
+from attnfaith.record import Identity, labelled
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections.performance import per_text as correctness
@@ -28,7 +28,8 @@ BETTER, WORSE, PRICE = "better", "worse", "accuracy"
 PLAIN = {
     stated.name: stated.default
     for stated in fields(Identity)
-    if stated.name in (*PENALTY_FIELDS, "attention_rate", "random_erasure", "score_scale")
+    if stated.name.startswith(("impermissible_", "diversity", "word_tying", "masked_"))
+    or stated.name in ("attention_rate", "random_erasure", "score_scale")
 }
 COLUMNS = (
     *(*shared.KIND, "intervention", "test", "label", "kind", "n_seeds", "n_texts", "n_left_out", "mean_plain"),

@@ -13,8 +13,8 @@ from scipy import stats
 
 import attnfaith
 from attnfaith import AttentionClassifierConfig, AttentionClassifierForSequenceClassification, AttnfaithError
-from attnfaith.importance.diffmask import DiffMask, divergence_of, train, train_gates
-from attnfaith.importance.gates import Gates, load_gates, log_open, of_positions, sampled, states_of
+from attnfaith.importance import diffmask
+from attnfaith.importance.diffmask import DiffMask, Gates, divergence_of, load_gates, train, train_gates
 from attnfaith.measurement.registry import MeasurementError, build
 from attnfaith.subjects import SelfAttention, SubjectError, subject_of
 from attnfaith.support.draws import default_dtype
@@ -29,10 +29,10 @@ from tests.small_classifiers import classifier, tokenizer
 def test_probability_of_an_open_gate_in_closed_form(logit):
     """Against all quantiles of the noise, and against the distribution of a logistic variable."""
     logits = torch.tensor(logit, dtype=torch.float64)
-    gates = sampled(logits, (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000)
-    assert float((gates > 0).double().mean()) == pytest.approx(float(log_open(logits).exp()), abs=1e-5)
+    gates = diffmask.sampled(logits, (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000)
+    assert float((gates > 0).double().mean()) == pytest.approx(float(diffmask.log_open(logits).exp()), abs=1e-5)
     # z > 0 where s > 1/6, that is where logit + noise > 0.2 log(1/5)
-    assert float(log_open(logits)) == pytest.approx(stats.logistic.logsf(0.2 * np.log(0.2), loc=logit), rel=1e-9)
+    assert float(diffmask.log_open(logits)) == pytest.approx(stats.logistic.logsf(0.2 * np.log(0.2), loc=logit), rel=1e-9)
     assert gates.min() >= 0 and gates.max() <= 1 and (gates.diff() >= 0).all()
 
 
@@ -59,14 +59,14 @@ def test_open_gates_change_nothing_and_shut_ones_leave_the_placeholder(name, tin
         subject = subject_of(tiny_model(**fields, dtype=torch.float32))
         rows = tiny_rows((7, 1, 4), pair="query" in fields, hierarchy=fields.get("hierarchy", "none"))
         batch = subject.collate(rows)
-    whole, states, mask = subject.predict(batch).detach(), states_of(subject, batch), subject.attendable(batch)
+    whole, states, mask = subject.predict(batch).detach(), diffmask.states_of(subject, batch), subject.attendable(batch)
     assert len(states) == subject.depth + 1 and all(part.shape[:2] == mask.shape for part in states)
     with torch.no_grad(), subject.evaluating():
         gates, nothing = Gates.of(subject, batch, 0), torch.zeros(mask.shape)
         torch.testing.assert_close(gates.masked(subject, batch, mask.float()), whole, atol=2e-5, rtol=1e-4)
         shut = gates.masked(subject, batch, nothing)
         assert not torch.allclose(shut, whole, rtol=0, atol=1e-6)
-        positions = of_positions(subject, batch, nothing).bool()
+        positions = diffmask.of_positions(subject, batch, nothing).bool()
         embedded = torch.where(positions.unsqueeze(2), subject.embed(batch), gates.placeholders[0])
         torch.testing.assert_close(shut, subject.predict(batch, embedded))
 

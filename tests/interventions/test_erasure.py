@@ -214,7 +214,7 @@ def test_frozen_sets_and_the_models_answer():
     batch = Batch.of(texts(bert.model, (11, 7, 9, 10), seed=2), bert)
     mask = bert.attendable(batch).numpy()
     logits = bert.predict(batch).double().numpy()
-    shares = bert.relevance(batch, lambda logits, rows: logits, "frozen").per_position.numpy()
+    shares = bert.relevance(batch, lambda logits, rows: logits, "frozen")[1].numpy()
     columns = {
         name.removeprefix("frozen_flip_"): values
         for name, values in run("frozen_flip_set", bert, batch, absent="mask_token", draws=3).items()

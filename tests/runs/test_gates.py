@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attnfaith import recipes, record, runs
-from attnfaith.importance.gates import load_gates
+from attnfaith.importance.diffmask import load_gates
 from attnfaith.measurement.registry import MeasurementError
 
 

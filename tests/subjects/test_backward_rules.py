@@ -123,13 +123,12 @@ def test_predictions_stay_and_parts_are_of_the_text(kind):
     for rules in ("frozen", "halved"):
         for inputs in ("layer", "table") if subject.sites.blocks else ("table",):
             subject.check_rules(inputs)
-            shares = subject.relevance(batch, lambda logits, rows: logits, rules, inputs)
-            torch.testing.assert_close(shares.values, subject.predict(batch).detach().double(), atol=1e-5, rtol=1e-5)
-            assert shares.per_position.shape == padding.shape and not shares.per_position[padding].any()
-            alone = subject.relevance(batch.alone(1), lambda logits, rows: logits, rules, inputs).per_position[0]
+            values, shares = subject.relevance(batch, lambda logits, rows: logits, rules, inputs)
+            torch.testing.assert_close(values, subject.predict(batch).detach().double(), atol=1e-5, rtol=1e-5)
+            assert shares.shape == padding.shape and not shares[padding].any()
+            alone = subject.relevance(batch.alone(1), lambda logits, rows: logits, rules, inputs)[1][0]
             size = float(alone.abs().max())
-            own = shares.per_position[1, :, : alone.shape[1]]
-            torch.testing.assert_close(alone, own, atol=1e-4 * size, rtol=1e-3)
+            torch.testing.assert_close(alone, shares[1, :, : alone.shape[1]], atol=1e-4 * size, rtol=1e-3)
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
     assert all(values.requires_grad and values.grad is None for values in model.parameters())
     assert hooks_of(model) == hooks

@@ -8,6 +8,7 @@ from datasets import Dataset
 
 from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError
 from attnfaith.subjects.attention import rows_that_matter
+from attnfaith.subjects.base import position_limit
 from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer
 
@@ -45,9 +46,9 @@ def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
         def __init__(self, place):
             self.place = torch.tensor([place])
 
-        def output(self, attention_map):
-            output, last = attention_map.output, subject.sites.layers[-1]
-            return output.index_add(2, self.place, output[:, :, :1]) if attention_map.number == last else output
+        def output(self, read):
+            own, last = read.output, subject.sites.layers[-1]
+            return own.index_add(2, self.place, own[:, :, :1]) if read.number == last else own
 
     text = some.alone(1)
     with torch.no_grad():
@@ -152,8 +153,7 @@ def test_texts_beyond_the_positions_are_cut_and_marked_as_truncated():
 @pytest.mark.parametrize(("kind", "limit"), [("bert", 64), ("roberta", 63), ("opt", 64), ("t5", None)])
 def test_the_limit_is_how_far_the_model_has_positions(kind, limit):
     """The longest text is read, and one token more is not, or has no place of its own."""
-    subject = SelfAttention(classifier(kind))
-    assert subject.max_length == limit
+    assert position_limit(subject := SelfAttention(classifier(kind))) == limit
     if limit is not None:
         subject.predict(batch(subject, (limit,)))
         with pytest.raises((IndexError, RuntimeError)):

@@ -34,8 +34,6 @@ DEFAULTS = {
     "pairs": ("attention", "norm", "alti", "gradient", "gradient_x_input", "occlusion", "cross_uniform", "knock_out"),
 }
 """The default measures by the model's attention: one over a text, those of layers and heads, or from target to source."""
-AFFINE_DEFAULTS = ("token_logits",)
-"""Added where logits are affine in attention: with it a page computes predictions under any other attention."""
 MOST_READINGS = 2 * 10**8
 """The most tokens that default measures may read to leave out one token after the other."""
 
@@ -188,7 +186,9 @@ def _pairs(dataset, links, links_from: int):
 def _defaults(subject, rows, reads: str, say: Callable[[str], None]) -> list[str]:
     """The names of the default measures that the subject is capable of, importance and cheap measures first."""
     kind = reads if reads == "pairs" else "maps" if "attention maps" in subject.capabilities else "pooled"
-    defaults = DEFAULTS[kind] + (AFFINE_DEFAULTS if "affine read-out" in subject.capabilities else ())
+    defaults = [*DEFAULTS[kind]]
+    if "affine read-out" in subject.capabilities:  # with these a page computes predictions under any other attention
+        defaults.append("token_logits")
     names, lacks = [], getattr(subject, "lacks", {})
     for measure in sorted((registry.find(name, reads) for name in defaults), key=registry.by_cost):
         lacking = sorted(measure.needs - subject.capabilities)

@@ -1,7 +1,7 @@
 """Measures by one gradient of a text, and how states depend on tokens."""
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 
@@ -26,18 +26,10 @@ THROUGH = "the gradient flows through attention"
 HELD_FIXED = "the attention of all layers held fixed"
 
 
-class Slopes(NamedTuple):
-    """f (B,), and of items' embeddings x and, of a subject that has them, of states: products x . df/dx and norms ||df/dx||
-    (B,T).
+def input_slopes(subject: Subject, batch: Batch, explain: Callable, hold: bool = False) -> tuple:
+    """f = explain(logits (B,C)), (B,); and x . df/dx and ||df/dx||, (B,T), lists of those of items' embeddings x and, of a
+    subject that has them, of states. hold: whether no gradient flows through attention.
     """
-
-    f: torch.Tensor
-    products: list[torch.Tensor]
-    norms: list[torch.Tensor]
-
-
-def input_slopes(subject: Subject, batch: Batch, explain: Callable, hold: bool = False) -> Slopes:
-    """Slopes of f = explain(logits (B,C)); hold: whether no gradient flows through attention."""
     with differentiable(subject):
         embedded = subject.embed(batch).detach().requires_grad_()
         inputs, items = [embedded], subject.items(batch)
@@ -52,10 +44,10 @@ def input_slopes(subject: Subject, batch: Batch, explain: Callable, hold: bool =
         slopes = gradients(f, inputs)
     inward, *products = map(value_times_slope, inputs, slopes)
     norms = [item_norms(slopes[0], items), *(slope.norm(dim=-1) for slope in slopes[1:])]
-    return Slopes(f.detach(), [item_sums(inward, items), *products], norms)
+    return f.detach(), [item_sums(inward, items), *products], norms
 
 
-def odds_slopes(subject: Subject, batch: Batch, hold: bool) -> Slopes:
+def odds_slopes(subject: Subject, batch: Batch, hold: bool) -> tuple:
     """Slopes of the log-odds of the predicted class, see `input_slopes`; of a model without classes, of its largest output:
     a label's logit is its log-odds. Kept in the batch.
     """
@@ -99,13 +91,12 @@ class Gradient(Measure):
     held: ClassVar[bool] = False  # attention is held fixed in a stack of layers, too
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        slopes = odds_slopes(subject, batch, self.held or subject.capabilities >= STATES | HELD)
-        odds = slopes.f
+        odds, products, _ = odds_slopes(subject, batch, self.held or subject.capabilities >= STATES | HELD)
         is_value = getattr(subject, "output", "classes") == "values"
         spread = torch.ones_like(odds) if is_value else odds.sigmoid() * (-odds).sigmoid()  # p(1-p)
         return {
             name: per_token(subject, batch, spread.unsqueeze(-1) * values.abs())
-            for name, values in zip(self.columns, slopes.products, strict=False)  # states where there are any
+            for name, values in zip(self.columns, products, strict=False)  # states where there are any
         }
 
 
@@ -152,9 +143,8 @@ class GradientNorm(Measure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        norms = odds_slopes(subject, batch, False).norms
-        if subject.capabilities >= HELD:
-            norms = [*norms, *odds_slopes(subject, batch, True).norms]
+        holds = [False, True] if subject.capabilities >= HELD else [False]
+        norms = [values for hold in holds for values in odds_slopes(subject, batch, hold)[2]]
         return self.in_columns(subject, zip(*(per_token(subject, batch, values) for values in norms), strict=True))
 
 
@@ -180,8 +170,8 @@ class GradientXInput(TargetMeasure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        slopes = input_slopes(subject, batch, self.explained(subject, batch))
-        named = zip(self.columns, slopes.products, strict=False)  # states where there are any
+        _, products, _ = input_slopes(subject, batch, self.explained(subject, batch))
+        named = zip(self.columns, products, strict=False)  # states where there are any
         return {name: per_token(subject, batch, values) for name, values in named}
 
 
@@ -216,20 +206,15 @@ class GradientHiddenToInput(Measure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        mask = subject.attendable(batch)
-        norms = state_gradient_norms(subject, batch).masked_fill(~mask.unsqueeze(1), 0)
+        mask, wide = subject.attendable(batch), subject.with_dtype(torch.float64)
+        with differentiable(wide):
+            embedded, items = wide.embed(batch).detach().requires_grad_(), wide.items(batch)
+            lengths = wide.encoded(batch, embedded).hidden.norm(dim=-1)
+            places = [gradients(length, [embedded], retain=True)[0] for length in lengths.unbind(1)]
+        norms = torch.stack([item_norms(slopes, items) for slopes in places], 1)  # ||d ||h_p||_2 / d x_i||_2, (B,P,T)
+        norms = norms.masked_fill(~mask.unsqueeze(1), 0)
         shares = norms / norms.sum(-1, keepdim=True)  # 0 / 0 is NaN
         counts = mask.sum(1, keepdim=True).double()
         entropies = (torch.special.entr(shares).sum(-1) / counts.log()).clamp(0, 1)  # of one token 0 / 0
         numbers = entropies, shares.diagonal(dim1=1, dim2=2)
         return dict(zip(self.columns, (per_token(subject, batch, values) for values in numbers), strict=True))
-
-
-def state_gradient_norms(subject, batch) -> torch.Tensor:
-    """(B,P,T) in float64: ||d ||h_p||_2 / d x_i||_2 of state p in token i, 0 for a state that is the zero vector."""
-    subject = subject.with_dtype(torch.float64)
-    with differentiable(subject):
-        embedded, items = subject.embed(batch).detach().requires_grad_(), subject.items(batch)
-        lengths = subject.encoded(batch, embedded).hidden.norm(dim=-1)
-        places = [gradients(length, [embedded], retain=True)[0] for length in lengths.unbind(1)]
-    return torch.stack([item_norms(slopes, items) for slopes in places], 1)

@@ -48,7 +48,7 @@ class _GradientByRules(TargetMeasure):
 
     def __call__(self, subject, batch) -> dict[str, list]:
         shares = subject.relevance(batch, self.explained(subject, batch), self.rules, self.inputs)
-        places, values = shares.per_position[:, 0], shares.values[:, 0]
+        values, places = (part[:, 0] for part in shares)
         markers = places.masked_fill(subject.attendable(batch), 0).sum(1)
         rest = values - places.sum(1)
         return dict(zip(self.columns, (per_token(subject, batch, places), markers.tolist(), rest.tolist()), strict=True))

@@ -172,7 +172,9 @@ class GroupMass(Measure):
         defined = (counts > 0) & ((inside & mask.unsqueeze(1)).sum(2) < mask.sum(1, keepdim=True))
         masses = [torch.einsum("bt,bgt->bg", weights, inside.double())]
         if maps:
-            heads = _heads(subject, batch)
+            rows = subject.matter(batch).double()
+            rows, read = rows / rows.sum(1, keepdim=True), subject.read(batch, keep=subject.shown_maps).maps
+            heads = torch.cat([torch.einsum("bq,bhql->bhl", rows, layer.weights.double()) for layer in read], 1)
             masses.append(torch.einsum("bht,bgt->bhg", heads, inside.double()).amax(1))
             masses[0][:, -1], masses[1][:, -1] = markers, 1 - (heads * mask.unsqueeze(1)).sum(2).amin(1)
         mass, *head_max = (torch.where(defined, mass.clamp(0, 1), torch.nan).cpu().numpy() for mass in masses)
@@ -184,14 +186,6 @@ def _punctuation(tokens, owners) -> list[bool]:
     words, numbers = words_of(tokens, owners)
     marks = [{unicodedata.category(letter)[0] for letter in word if not letter.isspace()} == {"P"} for word in words]
     return [marks[number] for number in numbers]
-
-
-def _heads(subject: Subject, batch: Batch) -> torch.Tensor:
-    """(B,H,L): the mean over the rows that matter, of each head of the layers that are shown."""
-    rows = subject.matter(batch).double()
-    rows = rows / rows.sum(1, keepdim=True)
-    maps = subject.read(batch, keep=subject.shown_maps).maps
-    return torch.cat([torch.einsum("bq,bhql->bhl", rows, layer.weights.double()) for layer in maps], 1)
 
 
 # --------------------------------------------------------------------------------------- what attention weighs

@@ -402,8 +402,7 @@ class FrozenFlipSet(ExplanationTest):
         def margins(logits, rows):
             return logits.gather(1, predicted[rows].unsqueeze(1)) - logits.gather(1, rivals[rows])
 
-        shares = subject.relevance(batch, margins, "frozen", self.inputs)
-        parts, values = shares.per_position.cpu().numpy(), shares.values.cpu().numpy()
+        values, parts = (part.cpu().numpy() for part in subject.relevance(batch, margins, "frozen", self.inputs))
         predicted, rivals = predicted.cpu().numpy(), rivals.cpu().numpy()
         rows, remaining = [], []
         for row, name in enumerate(batch["instance_id"]):

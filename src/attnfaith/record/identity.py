@@ -11,11 +11,6 @@ from attnfaith.support.files import RECIPE
 
 UNKNOWN, UNKNOWN_SEED = "unknown", -1
 """The value of an unknown field, and of an unknown seed."""
-PENALTY_FIELDS = (
-    *("impermissible_mass", "impermissible_heads", "diversity", "word_tying", "word_tying_distance", "word_tying_padding"),
-    *("masked_language_model", "masked_share"),
-)
-"""The fields about penalties added to the loss."""
 LABELS = {
     "dataset": "name of the data set",
     "texts": "fingerprint of the texts that were measured, 12 hexadecimal digits",
@@ -149,8 +144,7 @@ class Identity:
         """
         if self.reduction is not None:
             named = {"last": "last layer", "all": "all layers"}.get(self.reduction_layers, f"layer {self.reduction_layers}")
-            head = () if self.reduction_head is None else (("head", self.reduction_head),)
-            return labelled("", named, *head) if self.reduction == "mean" else self.reduction
+            return labelled("", named, ("head", self.reduction_head)) if self.reduction == "mean" else self.reduction
         if self.selection_kind is None:
             return ""
         usual, test = 0.5 if self.selection_kind == "bernoulli" else 0.0, self.selection_test_temperature

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import yaml
 
-from attnfaith.record.io import concatenate, load
+from attnfaith.record import concatenate, load
 from attnfaith.support.errors import AttnfaithError, closest, cut, excerpt
 from attnfaith.support.files import CARD, CHECKPOINT, MODEL, RECIPE, RECORD, STATE
 

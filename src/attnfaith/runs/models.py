@@ -35,7 +35,7 @@ from attnfaith.recipes import Recipe, RecipeError, check_data
 from attnfaith.recipes.schema import MODEL_KEYS, PROJECTION
 from attnfaith.subjects import SelfAttention, sequence_subject
 from attnfaith.subjects.base import position_limit
-from attnfaith.subjects.recurrent_translator import WithoutAttention
+from attnfaith.subjects.translator import WithoutAttention
 from attnfaith.support.errors import closest, excerpt
 from attnfaith.support.files import MODEL
 from attnfaith.training.penalties import check_sizes

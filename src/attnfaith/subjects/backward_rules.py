@@ -10,7 +10,6 @@ Shapes: B instances, L input positions, E embedding, C classes, K numbers that a
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -154,18 +153,10 @@ def _rms_norm(values, shape, weight=None, eps=None):
     return result if weight is None else result * weight
 
 
-class Shares(NamedTuple):
-    """values (B,K): what is explained. per_position (B,K,L): the share of each input position, 0 behind shorter texts. In
-    float64. The rest of a value is the share of biases and, for inputs "table", of positions.
-    """
-
-    values: torch.Tensor
-    per_position: torch.Tensor
-
-
 @torch.no_grad()
-def shares(subject, batch, explain: Callable, rules: str, inputs: str = "layer") -> Shares:
-    """The share of each input position in the numbers that are explained: gradient times input at `inputs`, under `rules`.
+def shares(subject, batch, explain: Callable, rules: str, inputs: str = "layer") -> tuple[torch.Tensor, torch.Tensor]:
+    """The numbers (B,K) that are explained, and the share (B,K,L) of each input position in them, 0 behind shorter texts, in
+    float64: gradient times input at `inputs`, under `rules`. The rest is the share of biases and, for "table", of positions.
 
     explain(logits (n,C), rows (n,)) → (n,) or (n,K), the numbers of the instances `rows`. rules: "frozen" or "halved", which
     halves the gradients of attention's products as well, see `Rules`. inputs: "layer", what the first layer reads, or
@@ -194,7 +185,7 @@ def shares(subject, batch, explain: Callable, rules: str, inputs: str = "layer")
         values.append(numbers.double())
         parts.append(torch.nn.functional.pad(products, (0, width - length)))
     back = torch.cat([rows for rows, _ in groups]).argsort()
-    return Shares(torch.cat(values)[back], torch.cat(parts)[back])
+    return torch.cat(values)[back], torch.cat(parts)[back]
 
 
 @contextmanager

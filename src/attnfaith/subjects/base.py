@@ -39,7 +39,6 @@ class ModelSubject:
     """
 
     kind: str
-    pad_token_id: int | None
     can: frozenset[str] = frozenset()
     lacks: Mapping[str, str] = {}
     level = "token"
@@ -65,6 +64,12 @@ class ModelSubject:
         parts = (getattr(self.config, part, None) for part in ("text_config", "decoder"))
         owners = (self.config, getattr(self.model, "generation_config", None), *parts, *more)
         return next((value for owner in owners if (value := getattr(owner, name, None)) is not None), None)
+
+    @property
+    def pad_token_id(self) -> int | None:
+        """The model's own where it has a padding token, since a decoder finds the end of a text by it."""
+        number = self.setting("pad_token_id", self.tokenizer)
+        return None if number is None or number < 0 else int(number)
 
     @property
     def end_token_id(self) -> int | None:

@@ -30,8 +30,6 @@ GRADIENTS = (
     "rows matter: load it without quantisation, or with weights alone quantised, as bitsandbytes does"
 )
 CROSS = re.compile(r"cross|encoder_attn|encdec", re.I)
-TOGETHER = ("padded", "of one length", "one at a time")
-"""How texts may be read together, best first; pairs are read padded."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,8 @@ class Sites:
     attention to the source. heads: how many heads each has. maps: how many maps there are in all.
     difference: the largest of logits read by the hook and of the model's own, in its own implementation of attention.
     blocks: the name of each layer's module, () where there are none. lacks: the capabilities that the model does not have,
-    each with the reason. together: one of TOGETHER, the best that changes nothing.
+    each with the reason. together: how texts are read together, "padded", "of one length" or "one at a time", the first
+    that changes nothing.
 
     Of texts: token_types, whether token_type_ids are read. Of pairs: vocabulary, the number of words that logits are of;
     encoder_blocks, the modules of the encoder's layers.
@@ -54,7 +53,7 @@ class Sites:
     difference: float
     blocks: tuple[str, ...]
     lacks: dict[str, str] = field(default_factory=dict)
-    together: str = TOGETHER[0]
+    together: str = "padded"
     token_types: bool = False
     vocabulary: int = 0
     encoder_blocks: tuple[str, ...] = ()
@@ -111,14 +110,11 @@ def _refusal(make: Callable, layers: Iterable) -> str | None:
 
 
 class _Probe:
-    """A subject, its model, and random inputs, the first of which is read most."""
+    """A subject, its model, and random inputs, the first of which is read most.
 
-    attention: str
-    input_kind: str
-    shape: tuple[int, int]  # of the maps of layers, (queries, keys)
-    read_as: str
-    over: str
-    inputs: list
+    Subclasses have `inputs`; shape, of the maps of layers, (queries, keys); and words of messages: attention, input_kind,
+    read_as and over.
+    """
 
     def __init__(self, subject):
         self.subject, self.model = subject, subject.model
@@ -145,14 +141,9 @@ class _Probe:
 
     def run(self, item, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
         """Logits of an input, and the hook that read them."""
-        encoded = self.encoded(item)
         with Hook(len(item["input_ids"]), edit) as hook:
-            logits = self.call(item, **encoded).logits
+            logits = self.call(item).logits
         return logits, hook
-
-    def encoded(self, item) -> dict[str, object]:
-        """Arguments that the model needs not compute."""
-        return {}
 
     def layers(self, hook: Hook, named: Named) -> list[int]:
         """The numbers of the maps that are layers."""
@@ -258,24 +249,19 @@ class Texts(_Probe):
         self.check(bool(crossed), "layers", "its decoder has no attention over the encoder alone")
         return crossed
 
-    def learn(self, logits: torch.Tensor, layers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
+    def learn(self, logits: torch.Tensor, numbers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
         """The fields of `Sites` that texts decide."""
-        model, text, blocks = self.model, self.inputs[0], ()
+        model, text, blocks, two = self.model, self.inputs[0], (), self.model.config.is_encoder_decoder
         if base.separates(model):
-            with Hook(1, watch=layers[-1]) as hook:
+            with Hook(1, watch=numbers[-1]) as hook:
                 places = hook.rows(model(**text).logits, text["attention_mask"])[0].nonzero().flatten().tolist()
             fault = f"its logits depend on the positions {places} of the last layer, and tokens of two kinds meet in them"
             self.check(places == [0], "separation", fault)
-        if not model.config.is_encoder_decoder and len(layers) == maps:
-            blocks = chain_of(model, names, text["input_ids"].shape, lambda candidate: self.record(layers, candidate))
-        together = next(way for way, rows in zip(TOGETHER, ([0, 1], [0, 2], []), strict=True) if self._same(rows, layers))
-        token_types = "token_type_ids" in inspect.signature(model.forward).parameters
-        lacks = self._lacks(logits, layers, blocks, together)
-        return {"together": together, "token_types": token_types, "blocks": blocks, "lacks": lacks}
-
-    def _lacks(self, logits, numbers: list[int], blocks: tuple[str, ...], together: str) -> dict[str, str | None]:
-        """The capabilities that the model may lack, each with the reason, or None."""
-        text, layers, two = self.inputs[0], self.record(numbers, blocks), self.model.config.is_encoder_decoder
+        if not two and len(numbers) == maps:
+            blocks = chain_of(model, names, text["input_ids"].shape, lambda candidate: self.record(numbers, candidate))
+        ways = {"padded": [0, 1], "of one length": [0, 2]}
+        together = next((way for way, rows in ways.items() if self._same(rows, numbers)), "one at a time")
+        layers = self.record(numbers, blocks)
         lacks = {"weighed vectors": _refusal(projected, layers)}
         lacks["layer parts"] = _refusal(LayerParts, layers) if blocks else lacks["weighed vectors"]
         if not blocks:
@@ -286,19 +272,17 @@ class Texts(_Probe):
             needing = ("embeddings", "embedding length", "held attention", "backward rules")
             lacks |= dict.fromkeys(needing, "it looks the ids as they are up in no table of tokens")
         elif not self._reads_length(logits):
-            lacks["embedding length"] = (
-                "a norm follows its embeddings: gradient_norm and integrated_gradients need no length"
-            )
-        if together != TOGETHER[0]:
+            why = "a norm follows its embeddings: gradient_norm and integrated_gradients need no length"
+            lacks["embedding length"] = why
+        if together != "padded":
             lacks["token states"] = "padding disturbs it"
-        if together != TOGETHER[0] or not self._hides():
+        if together != "padded" or not self._hides():
             lacks["token hiding"] = "its logits depend on tokens whose attention_mask is 0"
-        return lacks
+        token_types = "token_type_ids" in inspect.signature(model.forward).parameters
+        return {"together": together, "token_types": token_types, "blocks": blocks, "lacks": lacks}
 
     def _same(self, rows: list[int], layers: list[int]) -> bool:
         """Whether some of the texts are read together as each is read alone."""
-        if not rows:
-            return True
         texts = [self.inputs[row] for row in rows]
         features = [{name: values[0].tolist() for name, values in text.items()} for text in texts]
         padded = {name: values.to(self.subject.device) for name, values in pad_batch(features, self.filling).items()}
@@ -344,7 +328,7 @@ class Pairs(_Probe):
         names = ("vocab_size", "decoder_vocab_size", "tgt_vocab_size")
         sizes = [getattr(part, name, None) for part in (config, getattr(config, "decoder", None)) for name in names]
         size = min(base.vocabulary_size(self.model), *(size for size in sizes if isinstance(size, int) and size > 0))
-        markers = {subject.pad_token_id, end, subject.setting("bos_token_id"), subject.setting("decoder_start_token_id")}
+        markers = {self.filling, end, subject.setting("bos_token_id"), subject.setting("decoder_start_token_id")}
         self.rows = []
         for seed, lengths in enumerate(PAIR_LENGTHS):
             ids = [self.draw(length, size, markers, 2 * seed + side).tolist() for side, length in enumerate(lengths)]
@@ -361,8 +345,12 @@ class Pairs(_Probe):
         with Hook(len(pair), edit, ()):
             return self.model.get_encoder()(input_ids=pair["input_ids"], attention_mask=pair["attention_mask"])
 
-    def encoded(self, pair: PairBatch) -> dict[str, object]:
-        return {"encoder_outputs": self._encode(pair)}
+    def run(self, item: PairBatch, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
+        """The same of the decoder alone."""
+        encoded = self._encode(item)
+        with Hook(len(item), edit) as hook:
+            logits = self.call(item, encoder_outputs=encoded).logits
+        return logits, hook
 
     def chosen(self, crossed: list[int], hook: Hook, named: Named, sizes: list) -> list[int]:
         """All maps over the source."""
@@ -370,38 +358,34 @@ class Pairs(_Probe):
         self.check(len(heads) == 1, "layers", f"they have {sorted(heads)} heads: one number for all is needed")
         return crossed
 
-    def learn(self, logits: torch.Tensor, layers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
+    def learn(self, logits: torch.Tensor, numbers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
         """The fields of `Sites` that pairs decide."""
-        self._check_padding(layers)
+        self._check_padding(numbers)
         pair, encoder = self.inputs[0], self.model.get_encoder()
         blocks = chain_of(self.model, names, pair["labels"].shape, lambda candidate: self.record(range(maps), candidate))
         with Named(encoder) as named:
             self._encode(pair, named)
-        encoder_blocks = chain_of(encoder, [name for name, _ in named.calls], pair["input_ids"].shape, self._record_encoder)
-        lacks = self._lacks(layers, maps, blocks, encoder_blocks)
-        return {"vocabulary": logits.shape[2], "blocks": blocks, "encoder_blocks": encoder_blocks, "lacks": lacks}
-
-    def _record_encoder(self, blocks: Sequence[str]) -> list[Map]:
-        with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded:
-            self._encode(self.inputs[0], recorded)
-        return recorded.layers
-
-    def _lacks(self, cross: list[int], maps: int, blocks, encoder_blocks) -> dict[str, str | None]:
-        """The capabilities that the model may lack, each with the reason, or None."""
-        pair, layers = self.inputs[0], self.record(range(maps), blocks)
-        lacks = {"cross vectors": _refusal(projected, [layers[number] for number in cross])}
+        own_names = [name for name, _ in named.calls]
+        encoder_blocks = chain_of(encoder, own_names, pair["input_ids"].shape, self._record_encoder)
+        layers = self.record(range(maps), blocks)
+        lacks = {"cross vectors": _refusal(projected, [layers[number] for number in numbers])}
         if not self.takes_embeddings(pair["input_ids"], lambda: self._encode(pair)[0], self._encode(pair)[0]):
             lacks["source embeddings"] = "it looks the ids up in no table of tokens"
         if not blocks:
             lacks["layer results"] = lacks["stacked parts"] = "its decoder's layers are no chain of modules"
         elif not encoder_blocks:
             lacks["stacked parts"] = "its encoder's layers are no chain of modules"
-        elif cross != list(range(1, maps, 2)):
+        elif numbers != list(range(1, maps, 2)):
             lacks["stacked parts"] = "its decoder's layers are not of attention to the target and then to the source"
         else:
-            encoder = self._record_encoder(encoder_blocks)
-            lacks["stacked parts"] = _refusal(decoder_parts, [layers]) or _refusal(LayerParts, encoder)
-        return lacks
+            encoder_layers = self._record_encoder(encoder_blocks)
+            lacks["stacked parts"] = _refusal(decoder_parts, [layers]) or _refusal(LayerParts, encoder_layers)
+        return {"vocabulary": logits.shape[2], "blocks": blocks, "encoder_blocks": encoder_blocks, "lacks": lacks}
+
+    def _record_encoder(self, blocks: Sequence[str]) -> list[Map]:
+        with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded:
+            self._encode(self.inputs[0], recorded)
+        return recorded.layers
 
     def _check_padding(self, layers: list[int]) -> None:
         """Check that a padded pair has the logits that it has alone, and that no weight is on padding."""

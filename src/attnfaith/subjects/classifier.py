@@ -14,19 +14,12 @@ from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.models import SelfAttentionClassifierConfig
 from attnfaith.subjects import base
 from attnfaith.subjects.attention import HELD, Edit, Embedded, Hook, Map, Read, joined, lengths_of, map_products, widened
-from attnfaith.subjects.backward_rules import Shares, check_rules, shares
+from attnfaith.subjects.backward_rules import check_rules, shares
 from attnfaith.subjects.checks import Texts, checked
 from attnfaith.subjects.layers import Fed, Prefix, Recorded, projected, rows_at_once, summands
 from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError, cached
 from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
-
-
-WITHOUT_CLASSES = {
-    "labels": "its labels do not exclude one another (problem_type='multi_label_classification')",
-    "values": "it is a regression, whose outputs are values",
-}
-"""Why a classifier lacks "classes", by what its outputs are."""
 
 
 class SelfAttention(base.ModelSubject):
@@ -74,8 +67,10 @@ class SelfAttention(base.ModelSubject):
     @property
     def lacks(self) -> dict[str, str]:
         lacks = dict(self.sites.lacks)
-        if self.output != "classes":
-            lacks["classes"] = WITHOUT_CLASSES[self.output]
+        if self.output == "labels":
+            lacks["classes"] = "its labels do not exclude one another (problem_type='multi_label_classification')"
+        elif self.output == "values":
+            lacks["classes"] = "it is a regression, whose outputs are values"
         if self.mask_token_id is None:
             lacks["mask token"] = "its tokenizer has none"
         if self.reduction.way != "mean":
@@ -89,17 +84,6 @@ class SelfAttention(base.ModelSubject):
         return names or ("value",) if self.output == "values" and self.num_labels == 1 else names
 
     # ---------------------------------------------------------------------------------------- texts
-
-    @property
-    def max_length(self) -> int | None:
-        """The most input positions of a text; None where there is no bound."""
-        return base.position_limit(self)
-
-    @property
-    def pad_token_id(self) -> int | None:
-        """The model's own where it has a padding token, since a decoder finds the end of a text by it."""
-        number = self.setting("pad_token_id", self.tokenizer)
-        return None if number is None or number < 0 else int(number)
 
     @property
     def unknown_token_id(self) -> int:
@@ -126,7 +110,7 @@ class SelfAttention(base.ModelSubject):
     def rows(self, texts):
         if self.tokenizer is None:
             raise self.without_tokenizer()
-        rows = encode_for_classifier(texts, self.tokenizer, max_length=self.max_length)
+        rows = encode_for_classifier(texts, self.tokenizer, max_length=base.position_limit(self))
         base.check_ids(rows["input_ids"], base.vocabulary_size(self.model))
         end = self.end_token_id
         for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
@@ -140,10 +124,10 @@ class SelfAttention(base.ModelSubject):
     def check(self, dataset) -> None:
         """Raise SubjectError for weights that are not finite, and for texts beyond the model's positions."""
         base.check_finite(self.model)
-        longest = max(dataset["length"], default=0)
-        if self.max_length is not None and longest > self.max_length:
+        longest, limit = max(dataset["length"], default=0), base.position_limit(self)
+        if limit is not None and longest > limit:
             raise SubjectError(
-                f"a text of {longest} tokens, and the model has {self.max_length} positions: encode the texts by `rows`, "
+                f"a text of {longest} tokens, and the model has {limit} positions: encode the texts by `rows`, "
                 "which cuts them and marks them as truncated"
             )
 
@@ -382,8 +366,8 @@ class SelfAttention(base.ModelSubject):
             check_rules(self, Texts(self).inputs[0], inputs)
             self._suited.add(inputs)
 
-    def relevance(self, batch: Batch, explain: Callable, rules: str, inputs: str = "layer") -> Shares:
-        """Gradient times input, by rules, of explain(logits (n,C), rows (n,)) → (n,) or (n,K) ("backward rules")."""
+    def relevance(self, batch: Batch, explain: Callable, rules: str, inputs: str = "layer") -> tuple:
+        """Gradient times input, by rules, of explain(logits (n,C), rows (n,)), see `shares` ("backward rules")."""
         return shares(self, batch, explain, rules, inputs)
 
     # ---------------------------------------------------------------------------------------- records

@@ -17,7 +17,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import NamedTuple
 
@@ -179,45 +179,37 @@ def rows_at_once(rows: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor
     return rows.split(max(1, NUMBERS_AT_ONCE // max(1, values.numel())))
 
 
-@dataclass(frozen=True)
-class Norm:
-    """A norm with its scales held, so that it is linear: u to gain (u - mean u) / scale, or gain u / scale.
+@torch.no_grad()
+def held_norm(call: Call) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """The norm of a call on (1,L,E) with its scales held, so that it is linear: a function of vectors (R,L,E) and of their
+    rows, by number, from u to gain (u - mean u) / scale, or to gain u / scale.
 
-    gain (E,); scale (L,1); centred: whether the mean is taken off.
+    Raises SubjectError for a module that computes something else.
     """
+    coarse = call.output.dtype != widened(call.output).dtype
+    module = copy.deepcopy(call.module).float() if coarse else call.module
+    ones = widened(call.input.new_ones(1, 1, call.input.shape[-1]))
+    shift = module(torch.zeros_like(ones))[0].double()
+    centred = torch.allclose(module(ones)[0].double(), shift, atol=1e-5)
+    probe = ones.clone()
+    probe[..., ::2] = -1
+    probe = 1e3 * (probe - probe.mean())  # large, so that no epsilon matters
+    size = probe.double().square().mean().sqrt()
+    gain = ((module(probe)[0].double() - shift) * size / probe[0].double())[0]
+    values, outer = call.input.reshape(-1, len(gain)).double(), call.output.reshape(-1, len(gain)).double() - shift
+    inner = gain * (values - values.mean(-1, keepdim=True) if centred else values)
+    scale = inner.square().sum(-1, keepdim=True) / (inner * outer).sum(-1, keepdim=True)
+    scale = torch.where(scale.isfinite(), scale, 1.0)  # of a state that is constant nothing is left
+    rounding = torch.finfo(call.output.dtype).eps * outer.abs().max() if coarse else 0.0
+    if not adds_up(outer, inner / scale) and float((outer - inner / scale).abs().max()) > rounding:
+        raise SubjectError(f"its {type(call.module).__name__} is no norm whose scale can be held")
+    gain, scale = (values.to(widened(call.output).dtype) for values in (gain, scale))
 
-    gain: torch.Tensor
-    scale: torch.Tensor
-    centred: bool
+    def norm(vectors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        factor = (gain / scale[rows]).unsqueeze(1)
+        return (vectors - vectors.mean(-1, keepdim=True)).mul_(factor) if centred else vectors * factor
 
-    @classmethod
-    @torch.no_grad()
-    def of(cls, call: Call) -> "Norm":
-        """The norm of a call on (1,L,E). Raises SubjectError for a module that computes something else."""
-        coarse = call.output.dtype != widened(call.output).dtype
-        module = copy.deepcopy(call.module).float() if coarse else call.module
-        ones = widened(call.input.new_ones(1, 1, call.input.shape[-1]))
-        shift = module(torch.zeros_like(ones))[0].double()
-        centred = torch.allclose(module(ones)[0].double(), shift, atol=1e-5)
-        probe = ones.clone()
-        probe[..., ::2] = -1
-        probe = 1e3 * (probe - probe.mean())  # large, so that no epsilon matters
-        size = probe.double().square().mean().sqrt()
-        gain = ((module(probe)[0].double() - shift) * size / probe[0].double())[0]
-        values, outer = call.input.reshape(-1, len(gain)).double(), call.output.reshape(-1, len(gain)).double() - shift
-        inner = gain * (values - values.mean(-1, keepdim=True) if centred else values)
-        scale = inner.square().sum(-1, keepdim=True) / (inner * outer).sum(-1, keepdim=True)
-        scale = torch.where(scale.isfinite(), scale, 1.0)  # of a state that is constant nothing is left
-        rounding = torch.finfo(call.output.dtype).eps * outer.abs().max() if coarse else 0.0
-        if not adds_up(outer, inner / scale) and float((outer - inner / scale).abs().max()) > rounding:
-            raise SubjectError(f"its {type(call.module).__name__} is no norm whose scale can be held")
-        kind = widened(call.output).dtype
-        return cls(gain.to(kind), scale.to(kind), centred)
-
-    def __call__(self, vectors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """Vectors (R,L,E) of rows."""
-        factor = (self.gain / self.scale[rows]).unsqueeze(1)
-        return (vectors - vectors.mean(-1, keepdim=True)).mul_(factor) if self.centred else vectors * factor
+    return norm
 
 
 class LayerParts:
@@ -235,7 +227,7 @@ class LayerParts:
         self._inner = self._middle = self._outer = None  # norms: of what attention gives, of the sum, of the layer
         added, calls, state = layer.calls[0].output, layer.calls[1:], layer.state
         if calls and is_norm(calls[0].module) and adds_up(calls[0].input, added):
-            self._inner, added, calls = Norm.of(calls[0]), calls[0].output, calls[1:]
+            self._inner, added, calls = held_norm(calls[0]), calls[0].output, calls[1:]
         norms = [call for call in calls if is_norm(call.module)]
         self.after = len(norms) > 1 and ends_in_norm(layer) if after is None else after
         if target:
@@ -249,7 +241,7 @@ class LayerParts:
                 "a layer's result is no plain sum of its state, of what attention gives and of the rest, nor norms of these"
             )
         if self.after:
-            self._middle, self._outer = Norm.of(norms[0]), None if target else Norm.of(calls[-1])
+            self._middle, self._outer = held_norm(norms[0]), None if target else held_norm(calls[-1])
         self.whole = widened(norms[0].output if self.after else state + added.reshape(state.shape))[0]
 
     def all(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -289,7 +281,7 @@ def ends_in_norm(layer: Map) -> bool:
 
 
 def is_norm(module) -> bool:
-    """Whether a module is a norm by its name; `Norm.of` checks whether its scale can be held."""
+    """Whether a module is a norm by its name; `held_norm` checks whether its scale can be held."""
     return isinstance(module, torch.nn.LayerNorm) or type(module).__name__.endswith("Norm")
 
 

@@ -66,9 +66,6 @@ OF_TOKENIZERS = frozenset({"mask token", "token hiding"})
 TEXT = ("input_ids", "attention_mask", "token_type_ids")
 """Tensors (B,L) of a batch that models read."""
 
-OUTPUTS = ("classes", "labels", "values")
-"""The outputs of a model: probabilities of classes, which sum to 1; probabilities of labels, each by itself; or values."""
-
 RECORDED = ("rows", "identity", "digest", "level", "class_names")
 """Attributes of a subject that a record needs."""
 
@@ -175,7 +172,7 @@ class Subject(Protocol):
     pad_token_id: int | None
     unknown_token_id: int
     mask_token_id: int | None  # "mask token"
-    output: str  # what its logits become, one of OUTPUTS; may be left out: "classes"
+    output: str  # what its logits become, see `outputs`; may be left out: "classes"
     level: str  # what attention is over: "token" or "sentence"; "word" of pairs
     class_names: Sequence[str]  # of a record, () where classes have none
     depth: int  # how many layers have states ("token states")
@@ -260,7 +257,9 @@ def whole_logits(subject: Subject, batch: Batch) -> torch.Tensor:
 
 
 def outputs(subject: Subject, logits: torch.Tensor) -> torch.Tensor:
-    """The outputs (B,C) for logits (B,C), in float64: probabilities or the logits themselves, by the subject's `output`."""
+    """The outputs (B,C) for logits (B,C), in float64, by the subject's `output`: probabilities of "classes", which sum to 1;
+    probabilities of "labels", each by itself; or the logits themselves, "values".
+    """
     kind, logits = getattr(subject, "output", "classes"), logits.double()
     return {"classes": logits.softmax(-1), "labels": logits.sigmoid(), "values": logits}[kind]
 

@@ -5,53 +5,47 @@ Shapes: B instances, H heads, L input positions.
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import torch
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 
 from attnfaith.subjects.protocol import SubjectError
 
 
 NAMED = {"last": {}, "mean": {}, "all": {"layers": "all"}, "rollout": {"way": "rollout"}}
 """The fields of reductions that have a name."""
+Number = Annotated[int, Field(strict=True, ge=0)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Reduction:
     """A named way from maps to weights over tokens, the mean of the rows that matter to the logits.
 
     way: "mean" of the chosen layers and heads; "rollout", the product over layers of (A + I) / 2, A the mean of a layer's
     heads (Abnar & Zuidema 2020). layers: "last", "all", or the number of one, counted from 0. head: the number of one, or
     None for the mean of them; both for "mean" alone.
-
-    Raises SubjectError for another value.
     """
 
-    way: str = "mean"
-    layers: str | int = "last"
-    head: int | None = None
+    way: Literal["mean", "rollout"] = "mean"
+    layers: Literal["last", "all"] | Number = "last"
+    head: Number | None = None
 
     def __post_init__(self):
-        numbers = [value for value in (self.layers, self.head) if value not in ("last", "all", None)]
-        sound = self.way in ("mean", "rollout") and all(type(number) is int and number >= 0 for number in numbers)
-        if not sound or (self.way == "rollout" and (self.layers, self.head) != ("last", None)):
-            raise SubjectError(
-                f"there is no {self}: give layers='last', 'all' or the number of a layer, and head=None or the number of a "
-                "head, both from 0 on; or way='rollout' alone, which takes all layers and heads"
-            )
+        if self.way == "rollout" and (self.layers, self.head) != ("last", None):
+            raise ValueError("'rollout' takes all layers and heads")
 
     @classmethod
     def of(cls, value) -> "Reduction":
         """Return a Reduction as it is, or that of "last", "all", "rollout" or {"layers": …, "head": …, "way": …}."""
-        if isinstance(value, cls):
-            return value
-        fields = NAMED.get(value) if isinstance(value, str) else value
-        if isinstance(fields, dict) and set(fields) <= {"way", "layers", "head"}:
-            return cls(**fields)
-        raise SubjectError(
-            f"attention={value!r} is no reduction; give 'last', 'all', 'rollout', or {{'layers': 'last', 'all' or a number, "
-            "'head': a number}"
-        )
+        try:
+            return value if isinstance(value, cls) else cls(**(NAMED[value] if isinstance(value, str) else value))
+        except (KeyError, TypeError, ValueError) as error:
+            raise SubjectError(
+                f"attention={value!r} is no reduction; give 'last', 'all', 'rollout', or {{'layers': 'last', 'all' or a "
+                "number, 'head': a number}, both from 0 on"
+            ) from error
 
     def chosen(self, count: int) -> list[int]:
         """The layers, of so many, that it reads. Raises SubjectError for a layer that does not exist."""

@@ -1,15 +1,16 @@
 """A model from sequences to sequences, whose decoder attends to its encoder, as a subject.
 
 It is read teacher-forced: the target is given, and the model predicts each of its tokens from those before. Models of
-transformers are read, and edited, by one hook; `recurrent` has those of this package.
+transformers are read, and edited, by one hook; recurrent ones of this package where the decoder makes attention, step by
+step (Bahdanau) or of all steps at once (Luong), so that what follows an edited step is computed anew.
 
 Shapes: B pairs, S source positions, N target positions, V vocabulary, L layers of the decoder, A heads, D the size of a
-head's values, E that of a state, n copies of pairs.
+head's values, E that of a state, H hidden, n copies of pairs.
 """
 
 import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 
 import torch
@@ -32,8 +33,7 @@ NUMBERS_AT_ONCE = 2**24
 class SequenceSubject(base.ModelSubject):
     """A model from sequences to sequences, as measures see it.
 
-    Subclasses define _encoded(batch, embedded), the output of the encoder; logits(batch, edit, embedded, encoded), (B,N,V);
-    and _weights(batch), (B,L,A,N,S).
+    Subclasses define logits(batch, edit, embedded, encoded), (B,N,V), and _weights(batch), (B,L,A,N,S).
     """
 
     can = frozenset(PAIR_CAPABILITIES)
@@ -47,11 +47,6 @@ class SequenceSubject(base.ModelSubject):
     def __init__(self, model, tokenizer=None):
         super().__init__(model, tokenizer)
         self.configurations = base.configurations(model)
-
-    @property
-    def pad_token_id(self) -> int:
-        number = self.setting("pad_token_id", self.tokenizer)
-        return 0 if number is None or number < 0 else int(number)
 
     def identity(self) -> dict[str, object]:
         """The fields of an identity that the model decides; subclasses add those of its parts."""
@@ -84,7 +79,7 @@ class SequenceSubject(base.ModelSubject):
 
     def collate(self, rows: Sequence[Mapping]) -> PairBatch:
         """A batch from rows of `rows`, on the model's device."""
-        fillings = {"input_ids": self.pad_token_id, "source_words": MARKER, "labels": UNCOUNTED, "target_words": MARKER}
+        fillings = {"input_ids": self.pad_token_id or 0, "source_words": MARKER, "labels": UNCOUNTED, "target_words": MARKER}
         batch = PairBatch(instance_id=[row["instance_id"] for row in rows])
         for name, filling in fillings.items():
             values = [torch.tensor(row[name], dtype=torch.long, device=self.device) for row in rows]
@@ -108,13 +103,19 @@ class SequenceSubject(base.ModelSubject):
             if start is None:
                 raise SubjectError(f"{type(self.model).__name__} has no decoder_start_token_id: set the configuration's")
             inputs = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], 1)
-        return inputs.masked_fill(inputs == UNCOUNTED, self.pad_token_id)
+        return inputs.masked_fill(inputs == UNCOUNTED, self.pad_token_id or 0)
 
     # ---------------------------------------------------------------------------------------- reading
 
     def model_inputs(self, batch: PairBatch) -> dict[str, torch.Tensor]:
         """The arguments of the model: the ids also where the encoder is done, since FSMT's decoder looks ahead."""
         return {name: batch[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
+
+    def _encoded(self, batch: PairBatch, embedded: torch.Tensor | None = None):
+        """The output of the encoder."""
+        instead = nullcontext() if embedded is None else Embedded(self.vocabulary(), batch["input_ids"], embedded)
+        with base.configured(self.configurations, **base.EAGER), instead:
+            return self.model.get_encoder()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
 
     def log_probs(self, batch: PairBatch, embedded: torch.Tensor | None = None) -> torch.Tensor:
         """(B,N) in float64: the log probability of each target token; 0 on padding. Gradients reach embedded (B,S,E)."""
@@ -159,7 +160,7 @@ class SequenceSubject(base.ModelSubject):
         copies = batch.take(owner)
         stays = (copies["attention_mask"] == 1) & ~gone
         order = (~stays).long().argsort(dim=1, stable=True)
-        for name, filling in (("input_ids", self.pad_token_id), ("source_words", -1), ("attention_mask", 0)):
+        for name, filling in (("input_ids", self.pad_token_id or 0), ("source_words", -1), ("attention_mask", 0)):
             copies[name] = torch.where(stays.gather(1, order), copies[name].gather(1, order), filling)
         return copies
 
@@ -203,11 +204,6 @@ class CrossAttention(SequenceSubject):
             return self.model.get_input_embeddings().weight
 
     # ---------------------------------------------------------------------------------------- reading
-
-    def _encoded(self, batch: PairBatch, embedded=None):
-        instead = nullcontext() if embedded is None else Embedded(self.vocabulary(), batch["input_ids"], embedded)
-        with base.configured(self.configurations, **base.EAGER), instead:
-            return self.model.get_encoder()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
 
     def _decoded(self, batch: PairBatch, encoded, edit: Edit | None = None, keep: Collection[int] = ()) -> tuple:
         """Logits, and the hook that read the decoder."""
@@ -310,6 +306,107 @@ def label_log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return torch.where(labels == UNCOUNTED, 0.0, chosen - logits.logsumexp(2).double())
 
 
+@contextmanager
+def attended(decoder, edit: Edit | None = None) -> Iterator[list[torch.Tensor]]:
+    """Within one forward pass, the decoder's attention is read, and edited; the list holds its weights, some rows each."""
+    edit, attend, weights = edit or Edit(), decoder.attend, []
+
+    def edited(keys, query, hidden, mask):
+        own = attend(keys, query, hidden, mask)
+        rows = own.unsqueeze(1) if own.dim() == 2 else own  # of one step, or of all
+        start = sum(row.shape[2] for row in weights)
+        weights.append(edit.weights(0, rows.unsqueeze(1), slice(start, start + rows.shape[1])))
+        return weights[-1][:, 0, 0] if own.dim() == 2 else weights[-1][:, 0]
+
+    decoder.attend = edited
+    try:
+        yield weights
+    finally:
+        del decoder.attend
+
+
+class RecurrentAttention(SequenceSubject):
+    """An `AttentionSeq2SeqForConditionalGeneration`.
+
+    Raises SubjectError for one without attention.
+    """
+
+    kind = "recurrent translators of this package"
+
+    def __init__(self, model, tokenizer=None):
+        super().__init__(model, tokenizer)
+        if not self.config.attends:
+            raise SubjectError("a model with projection='none' has no attention: its decoder knows the source by one state")
+        self.lacks = {"stacked parts": "it is recurrent: its states are no sums over positions"}
+
+    @property
+    def vocabulary_size(self) -> int:
+        return self.config.vocab_size
+
+    def identity(self) -> dict[str, object]:
+        names = ("encoder", "alignment", "score_scale", "projection", "projection_parameter")
+        parts = {name: getattr(self.config, name) for name in names}
+        return super().identity() | parts | {"readout": self.config.recurrence}
+
+    # ---------------------------------------------------------------------------------------- reading
+
+    def logits(self, batch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
+        encoded, inputs = self._encoded(batch, embedded) if encoded is None else encoded, self.model_inputs(batch)
+        del inputs["input_ids"]
+        with nullcontext() if edit is None else attended(self.model.decoder, edit):
+            return self.model(encoder_outputs=encoded, **inputs).logits
+
+    def _weights(self, batch) -> torch.Tensor:
+        with attended(self.model.decoder) as weights:
+            self.logits(batch)
+        return torch.cat(weights, 2).unsqueeze(1)
+
+    # ---------------------------------------------------------------------------------------- one pair
+
+    def head_values(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The values are the encoder's states."""
+        return [(self.attention(pair)[0, 0], self._encoded(pair).last_hidden_state)]
+
+    def vectors(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The vectors are the encoder's states, projected by the output layer."""
+        ((weights, hidden),) = self.head_values(pair)
+        return [(weights, hidden @ self.model.read_out.context.weight.T)]
+
+    def results_without(self, pair: PairBatch, gone: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The output layer's states at each step (N,H), and those (K,N,H) where the encoder's states at the source positions
+        gone (K,S) bool are zeros in the sum; the weights and the steps before are as they were. Of one pair.
+        """
+        model, ((weights, hidden),) = self.model, self.head_values(pair)
+        outputs = model(**self.model_inputs(pair), output_hidden_states=True)
+        words, states = (layer[0] for layer in outputs.decoder_hidden_states)
+        before = torch.cat([model.decoder.start(self._encoded(pair).pooler_output), states[:-1]])
+        stays = torch.cat([torch.zeros_like(gone[:1]), gone]).logical_not().to(hidden.dtype)
+
+        def read(context: torch.Tensor) -> torch.Tensor:
+            after = states
+            if self.config.recurrence == "bahdanau":  # the context enters the step, too
+                after = model.decoder.cell(torch.cat([words, context], 1), before)
+            layer = model.read_out
+            return (layer.state(after) + layer.word(words) + layer.context(context)).tanh()
+
+        own, *less = [read((weights[0] * staying) @ hidden[0]) for staying in stays]
+        return [(own, torch.stack(less))]
+
+
+class WithoutAttention(RecurrentAttention):
+    """An `AttentionSeq2SeqForConditionalGeneration` with projection='none', the baseline of others.
+
+    `attnfaith.measure` refuses such a model, for it asks whether attention aligns; a run of a recipe measures it so that its
+    predictions stand beside those of models with attention.
+    """
+
+    kind = "recurrent translators of this package without attention"
+    can = frozenset({"source embeddings"})
+
+    def __init__(self, model, tokenizer=None):
+        SequenceSubject.__init__(self, model, tokenizer)
+
+
 def is_sequence_model(model) -> bool:
     """Whether a model is from sequences to sequences, and no classifier on top of one."""
     config = getattr(model, "config", None)
@@ -323,8 +420,6 @@ def sequence_subject(model, tokenizer=None) -> SequenceSubject:
 
     Raises SubjectError for any other model, and as the subjects do for one whose attention cannot be trusted.
     """
-    from attnfaith.subjects.recurrent_translator import RecurrentAttention
-
     if isinstance(model, SequenceSubject):
         return model
     model = base.unwrapped(model)
