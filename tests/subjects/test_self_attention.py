@@ -6,9 +6,8 @@ import pytest
 import torch
 from datasets import Dataset
 
-from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError
+from attnfaith.subjects import Batch, Edit, SelfAttention, SubjectError, base
 from attnfaith.subjects.attention import rows_that_matter
-from attnfaith.subjects.base import position_limit
 from tests import tolerances
 from tests.small_classifiers import classifier, texts, tokenizer
 
@@ -153,7 +152,8 @@ def test_texts_beyond_the_positions_are_cut_and_marked_as_truncated():
 @pytest.mark.parametrize(("kind", "limit"), [("bert", 64), ("roberta", 63), ("opt", 64), ("t5", None)])
 def test_the_limit_is_how_far_the_model_has_positions(kind, limit):
     """The longest text is read, and one token more is not, or has no place of its own."""
-    assert position_limit(subject := SelfAttention(classifier(kind))) == limit
+    subject = SelfAttention(classifier(kind))
+    assert base.position_limit(subject) == limit
     if limit is not None:
         subject.predict(batch(subject, (limit,)))
         with pytest.raises((IndexError, RuntimeError)):
