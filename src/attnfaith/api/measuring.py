@@ -13,7 +13,6 @@ from attnfaith import record
 from attnfaith.api.records import Record
 from attnfaith.api.texts import read_texts
 from attnfaith.data.fingerprint import fingerprint
-from attnfaith.data.sources import draw
 from attnfaith.loading import device_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry
 from attnfaith.reporting.cells import undefined
@@ -259,6 +258,7 @@ def train_gates(
 
     Raises AttnfaithError for arguments other than these, before any work.
     """
+    from attnfaith.data.sources import draw
     from attnfaith.importance.diffmask import DiffMask, train
 
     try:

@@ -305,12 +305,8 @@ def _read_pairs(subject, batch, rows: Mapping[str, list]) -> dict[str, list]:
 
 def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.ndarray]]:
     """Weights (B,L) of input positions as one array (W,) for each sentence of each document; items (B,L)."""
-    sentences = []
-    for row, numbers in zip(weights.float().cpu().numpy(), items.cpu().numpy(), strict=True):
-        inside = numbers >= 0
-        counts = np.bincount(numbers[inside])
-        sentences.append(np.split(row[inside], np.cumsum(counts)[:-1]) if len(counts) else [])
-    return sentences
+    documents = zip(weights.float().cpu().numpy(), items.cpu().numpy(), strict=True)
+    return [[row[numbers == number] for number in range(numbers.max(initial=-1) + 1)] for row, numbers in documents]
 
 
 # ------------------------------------------------------------------------------------------ batches and shards
