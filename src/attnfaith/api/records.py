@@ -195,7 +195,7 @@ class Record:
         def lines(cell: Cell) -> list[tuple]:
             numbers = {name: pd.Series(values) for name, values in sections.numbers(cell).items()}
             return [
-                (name, *estimate("", values).values(), values.median(), values.count(), values.isna().sum())
+                (name, *estimate("", values.to_numpy()).values(), values.median(), values.count(), values.isna().sum())
                 for name, values in numbers.items()
             ]
 
@@ -211,7 +211,7 @@ class Record:
                 f"{', '.join(self.measures)}"
             )
         differing = differing_keys(self.cells)
-        frames = [pd.DataFrame(part(cell), columns=names) for cell in self.cells]
+        frames = [pd.DataFrame(part(cell), columns=None if names is None else list(names)) for cell in self.cells]
         headings = [{name: cell.heading[name] for name in differing} for cell in self.cells]
         parts = [frame.assign(**heading) for frame, heading in zip(frames, headings, strict=True)]
         return pd.concat(parts, ignore_index=True).reindex(columns=[*differing, *frames[0].columns])
