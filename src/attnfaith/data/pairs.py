@@ -72,6 +72,8 @@ def load_pairs(
 
     Raises DatasetError for an unknown name or argument, missing files, and unusable content.
     """
+    import pyarrow as pa
+
     left_out = {}
     if path is None:
         entry = pairs_entry(name)
@@ -87,18 +89,11 @@ def load_pairs(
         raise DatasetError(f"{sorted(arguments)} are arguments of generated pairs; {entry.name!r} is read, not generated.")
     else:
         tables, revision, left_out = _read(entry, links_from, data_root(root))
-    splits = {split: _dataset(f"{entry.name}/{split}", rows) for split, rows in tables.items()}
+    splits = {}
+    for split, rows in tables.items():
+        named = [{"instance_id": f"{entry.name}/{split}/{number}", **row} for number, row in enumerate(rows)]
+        splits[split] = in_memory(pa.Table.from_pylist(named))
     return LoadedPairs(splits, entry, seed, revision, left_out)
-
-
-def _dataset(prefix: str, rows: list[dict]):
-    import pyarrow as pa
-
-    columns = {"instance_id": pa.array([f"{prefix}/{number}" for number in range(len(rows))])}
-    columns |= {side: pa.array([row[side] for row in rows]) for side in ("source", "target")}
-    if "links" in rows[0]:
-        columns["links"] = pa.array([row["links"] for row in rows], pa.list_(pa.list_(pa.int32())))
-    return in_memory(pa.table(columns))
 
 
 def _read(entry: DatasetEntry, first: int, root: Path | None) -> tuple[dict[str, list[dict]], str, dict[str, int]]:
@@ -110,8 +105,8 @@ def _read(entry: DatasetEntry, first: int, root: Path | None) -> tuple[dict[str,
     for split, names in SPLIT_NAMES.items():
         lines = {}
         for kind, endings in ENDINGS.items():
-            paths = [path for path in sorted(folder.glob("*")) if path.name.partition(".")[0] in names]
-            paths = [path for path in paths if path.suffix in endings]
+            listed = sorted(path for path in folder.glob("*") if path.suffix in endings)
+            paths = [path for path in listed if path.name.partition(".")[0] in names]
             if len(paths) > 1:
                 raise DatasetError(f"{folder} has {' and '.join(path.name for path in paths[:2])}: leave one of them")
             if paths:
