@@ -21,7 +21,7 @@ from .divergences import (
     total_variation_distance,
 )
 from .erasure_curves import erasure_results
-from .plausibility import plausibility_results
+from .plausibility import marks_fault, plausibility_results
 from .rank_agreement import agreement, agreement_by_text
 
 
@@ -87,7 +87,8 @@ _BY_TEXT = {
     ("probs", "counterfactual_probs"): {"tvd": total_variation_distance, "flip_fraction": decision_flips},
     ("attention", "counterfactual_attention"): {"jsd": jensen_shannon_divergence},
 }
-_PAIRS = (("attention", "importance"), *list(_BY_TEXT)[1:])
+_PAIRS = (("attention", "importance"), ("scores", "rationale"), *list(_BY_TEXT)[1:])
+_FAULTS = {name: distribution_fault for name in _DEFAULT if name != "importance"} | {"rationale": marks_fault}
 _WITH_EXTREMES = ("tvd", "jsd")  # of these the results hold the median and the maximum too
 # statistic of `agreement` -> what follows "kendall_tau" in the result
 _AGREEMENT_NAMES = {
@@ -175,14 +176,11 @@ class AttentionFaithfulness(evaluate.Metric):
         columns |= without_padding({name: columns[name] for name in over_tokens}, mask, names)
         if self.config_name == "erasure":
             _erasure(**columns)
-        elif self.config_name == "plausibility":
-            plausibility_results(**columns)
-        else:
-            for name in set(columns) - {"importance"}:
-                paired({name: columns[name]}, {name: distribution_fault})
-            for pair in _PAIRS:
-                if set(pair) <= set(columns):
-                    paired({name: columns[name] for name in pair})
+        for name in _FAULTS.keys() & columns.keys():
+            paired({name: columns[name]}, _FAULTS)
+        for pair in _PAIRS:
+            if set(pair) <= set(columns):
+                paired({name: columns[name] for name in pair})
         return columns
 
     def _compute(self, share, per_text, alpha, **columns):

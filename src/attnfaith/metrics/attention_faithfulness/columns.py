@@ -6,6 +6,7 @@ row and None as a value mean undefined.
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from numbers import Real
+from types import MappingProxyType
 
 import numpy as np
 
@@ -110,7 +111,7 @@ def _check_padding(name: str, columns: list[list]) -> None:
                 )
 
 
-def paired(columns: Mapping[str, Sequence], faults: Mapping[str, Callable] | None = None) -> list[tuple | None]:
+def paired(columns: Mapping[str, Sequence], faults: Mapping[str, Callable] = MappingProxyType({})) -> list[tuple | None]:
     """Return the rows of columns, by their names, side by side: a tuple of arrays [T] float64 per instance; None, for
     undefined, where a row is None, empty or holds a NaN.
 
@@ -132,13 +133,14 @@ def paired(columns: Mapping[str, Sequence], faults: Mapping[str, Callable] | Non
         if any(not array.size or np.isnan(array).any() for array in arrays.values()):
             instances.append(None)
             continue
-        for name, fault in (faults or {}).items():
-            if fault(arrays[name]):
-                raise InputError(f"row {place}: {name} {fault(arrays[name])}")
+        for name, array in arrays.items():
+            fault = faults[name](array) if name in faults else ""
+            if fault:
+                raise InputError(f"row {place}: {name} {fault}")
         instances.append(tuple(arrays.values()))
     return instances
 
 
-def by_row(function: Callable, columns: Mapping[str, Sequence], faults: Mapping[str, Callable] | None = None) -> np.ndarray:
+def by_row(function: Callable, columns: Mapping[str, Sequence], faults: Mapping = MappingProxyType({})) -> np.ndarray:
     """Return function(row of each column) of every instance, [N] float64; NaN where undefined. See `paired`."""
     return np.array([np.nan if rows is None else function(*rows) for rows in paired(columns, faults)], np.float64)

@@ -16,16 +16,17 @@ from scipy.stats import rankdata
 from .columns import by_row, check_share
 
 
+def marks_fault(row: np.ndarray) -> str:
+    """Return why a row holds no marks, "" for one that does."""
+    odd = row[(row != 0) & (row != 1)]
+    return f"holds {odd[0]:g}; a token is marked (1) or not (0)" if len(odd) else ""
+
+
 def _of_marks(function: Callable, **columns: Sequence) -> np.ndarray:
     """function(row of each column) of every instance, [N]; NaN where it is undefined, or no token of the last column is
     marked. Columns but scores hold marks.
     """
-
-    def fault(row: np.ndarray) -> str:
-        odd = row[(row != 0) & (row != 1)]
-        return f"holds {odd[0]:g}; a token is marked (1) or not (0)" if len(odd) else ""
-
-    faults = {name: fault for name in columns if name != "scores"}
+    faults = {name: marks_fault for name in columns if name != "scores"}
     return by_row(lambda *rows: function(*rows) if rows[-1].any() else np.nan, columns, faults)
 
 
