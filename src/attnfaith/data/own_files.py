@@ -1,6 +1,7 @@
 """A user's own files as a `datasets.Dataset`. Values of a CSV and of a spreadsheet are texts: "NA" and "007" stay so."""
 
 import csv
+import json
 import logging
 import os
 import tempfile
@@ -39,7 +40,8 @@ def read_file(
     """Read the rows of a CSV, TSV, JSON, JSON lines, parquet or xlsx file (also as .gz, .bz2 and .xz, but for xlsx).
 
     encoding: of CSV and JSON; None: UTF-8. delimiter: between the fields of a CSV; None: the one of , ; tab and | that
-    splits the first line into most names. quotes: False where quotation marks are ordinary characters.
+    splits the first line into most names. quotes: False where quotation marks are ordinary characters. A JSON
+    column of several kinds becomes texts.
 
     Raises DatasetError for a file that does not exist (with the nearest name), is empty, damaged, or of another kind or
     encoding.
@@ -84,4 +86,7 @@ def read_file(
         raise DatasetError(f"{path} cannot be read: {'; '.join([excerpt(cause, 200), *advice])}") from error
     finally:
         logging.disable(logging.NOTSET)
+    for name in [name for name, feature in rows.features.items() if isinstance(feature, datasets.Json)]:  # of several kinds
+        values = [value if isinstance(value, str | None) else json.dumps(value) for value in rows[name]]
+        rows = rows.remove_columns(name).add_column(name, values)
     return rows.rename_columns({name: name.strip() for name in rows.column_names})
