@@ -38,23 +38,17 @@ def check_sizes(key: str, sizes: Mapping[str, int]) -> None:
             raise DatasetError(f"{key}[{split!r}] must be a positive number of rows; {size!r} was given.")
 
 
-def generate_splits(
-    generator: Callable, task: tuple, seed: int, arguments: Mapping, sizes: Mapping[str, int]
-) -> dict[str, list[dict]]:
+def generate_splits(generator: Callable, seed: int, arguments: Mapping, sizes: Mapping[str, int]) -> dict[str, list[dict]]:
     """Return {split: rows} of a generator.
 
-    task: the positional arguments before the number of rows. arguments: keyword arguments of the generator, and perhaps
-    sizes={"train": 2000}, which replace those of `sizes`. Raises DatasetError for an argument that the generator lacks or
-    that is out of range.
+    arguments: of the generator, and perhaps sizes={"train": 2000}, which replace those of `sizes`. Raises DatasetError for
+    an argument that the generator lacks or that is out of range.
     """
     options = dict(arguments)
     sizes = {**sizes, **options.pop("sizes", {})}
     check_sizes("sizes", sizes)
     try:
-        return {
-            split: generator(*task, n=sizes[split], seed=seed, stream=number, **options)
-            for number, split in enumerate(SPLITS)
-        }
+        return {split: generator(n=sizes[split], seed=seed, stream=number, **options) for number, split in enumerate(SPLITS)}
     except ValidationError as refusal:
         error = refusal.errors(include_url=False)[0]
         parameters = inspect.signature(generator).parameters.values()

@@ -145,7 +145,7 @@ def load_splits(
     target = entry.permissible if impermissible_removed else entry
     if entry.built_in:
         module = GENERATORS[name]
-        rows = generate_splits(module.generate, (), seed, arguments, SIZES)
+        rows = generate_splits(module.generate, seed, arguments, SIZES)
         tables = {split: pa.Table.from_pylist(part) for split, part in rows.items()}
         arguments.pop("sizes", None)
         revision = generated_revision(module.VERSION, seed, arguments)

@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from attnfaith.data import translation_tasks
@@ -81,9 +82,10 @@ def load_pairs(
         own = Path(path).resolve().name
         entry = DatasetEntry(own, f"own data, {own}", folder=path, gold="of the user's files", own=True)
     if entry.built_in:
-        task = (name,) if name in translation_tasks.SEQUENCES else ()
-        generator = translation_tasks.sequences if task else translation_tasks.toy_language
-        tables = generate_splits(generator, task, seed, arguments, SIZES)
+        generator = translation_tasks.toy_language
+        if name in translation_tasks.SEQUENCES:
+            generator = partial(translation_tasks.sequences, name)
+        tables = generate_splits(generator, seed, arguments, SIZES)
         revision = generated_revision(translation_tasks.VERSION, seed, arguments)
     elif arguments:
         raise DatasetError(f"{sorted(arguments)} are arguments of generated pairs; {entry.name!r} is read, not generated.")
