@@ -199,12 +199,7 @@ NUMBERED = [(number, *row) for number, row in enumerate(ROWS)]
         (("id", "text", "label"), NUMBERED, {"text": "label", "label": "label"}, "name one column"),
         (None, [(f"t{row}", "x") for row in range(50)], {}, "column 'label' has 50 labels, all 'x'; a classifier needs two"),
         (None, [(f"t{row}", "") for row in range(50)], {}, "column 'label' has a label in none of 50 rows"),
-        (
-            None,
-            [(f"t{row}", f"free {row}") for row in range(1020)],
-            {},
-            "1,020 different values in 1,020 rows.*--data.label",
-        ),
+        (None, [(f"t{row}", f"free {row}") for row in range(1020)], {}, "1,020 different values in 1,020 rows.*data.label"),
         (None, [(f"t{row}", f"{row % 3}.5") for row in range(50)], {}, "holds numbers such as 0.5, which are no classes"),
     ],
 )

@@ -36,22 +36,19 @@ def test_areas_threshold_by_threshold(rows, seed):
     gold = [row[0] for row in rows]
     scores = [np.random.default_rng(seed).integers(-3, 4, len(row)).astype(float) for row in gold]  # with ties
     scores[0][0] = np.inf
-    for function, number in ((average_precision, 0), (trapezoid_auprc, 1)):
-        np.testing.assert_allclose(function(scores, gold), [areas(*row)[number] for row in zip(scores, gold, strict=True)])
-    equal_scores = [[0.5] * len(row) for row in scores]
-    np.testing.assert_allclose(constant_precision(gold), average_precision(equal_scores, gold), atol=1e-12)
+    expected = np.array([areas(*row) for row in zip(scores, gold, strict=True)]).T
+    np.testing.assert_allclose([average_precision(scores, gold), trapezoid_auprc(scores, gold)], expected, atol=1e-12)
+    np.testing.assert_allclose(constant_precision(gold), average_precision([[0] * len(row) for row in gold], gold))
 
 
 def areas(scores, gold):
     """Areas under precision over recall by steps and by lines, from their definition."""
-    steps = lines = 0
-    before, found = 1, 0
-    for threshold in sorted(set(scores), reverse=True):
-        passing = [mark for score, mark in zip(scores, gold, strict=True) if score >= threshold]
-        gain, precision = (sum(passing) - found) / sum(gold), sum(passing) / len(passing)
-        steps, lines = steps + precision * gain, lines + (precision + before) / 2 * gain
-        before, found = precision, sum(passing)
-    return steps, lines
+    points = [(0, 1)]
+    for threshold in np.unique(scores)[::-1]:
+        passing = np.array(gold)[scores >= threshold]
+        points.append((passing.sum() / sum(gold), passing.mean()))
+    recall, precision = np.array(points).T
+    return np.diff(recall) @ precision[1:], np.trapezoid(precision, recall)
 
 
 @pytest.mark.parametrize("gold", [[1, 0], [1, 1, 0, 0], [1, 1, 1, 0, 0, 1]])
