@@ -7,7 +7,7 @@ Cells     `kinds`: models that differ in their seed alone. `twins`: models besid
 Numbers   `pick`: a number per text by its name. `values`: seeds x texts. `estimate`: mean, interval and p-value over both.
           `summary`: the same as columns of a table; `row_of`: of several numbers of a kind of model.
           `verdict`: one word for it; `answer`: both.
-Published `read_published`, `for_stand_ins`; `over_seeds` and `join_published`: ours beside theirs.
+Published `read_published`; `over_seeds` and `join_published`: ours beside theirs.
 Figures   `interval_figure`: numbers with their intervals. `panels`: the shortest names that tell models apart.
 
 Shapes: S seeds, N texts. NaN: undefined.
@@ -259,20 +259,6 @@ def read_published(path: Path, columns: Sequence[str], numbers: Sequence[str] = 
     if texts := [name for name in numbers if not pd.api.types.is_numeric_dtype(published[name])]:
         raise StudyError(f"published: {path} holds a value that is no number in its columns {texts}")
     return published
-
-
-def for_stand_ins(published: pd.DataFrame, stand_ins: Mapping[str, str]) -> pd.DataFrame:
-    """Repeat published numbers for each data set that stands in for one of the paper; `published_for` names the latter.
-
-    Raises StudyError where nothing is published for a data set that is stood in for.
-    """
-    datasets = published["dataset"].unique()
-    parts = [published.assign(published_for=published["dataset"])]
-    for name, original in stand_ins.items():
-        if original not in datasets or name in datasets:
-            raise StudyError(f"stand_ins: {name}: {original}; only {', '.join(sorted(datasets))} have published numbers")
-        parts.append(published[published["dataset"] == original].assign(dataset=name, published_for=original))
-    return pd.concat(parts, ignore_index=True)
 
 
 def over_seeds(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from attnfaith.metrics.attention_faithfulness.erasure_curves import aopc, falls
 from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, per_cell
-from attnfaith.reporting.sections import changes, identifiability, performance, saliency
+from attnfaith.reporting.sections import adversary, changes, performance, saliency
 from attnfaith.stats import holm
 
 from ..shared import (
@@ -23,7 +23,6 @@ from ..shared import (
     analysis,
     answer,
     as_table,
-    for_stand_ins,
     heading,
     join_published,
     kinds,
@@ -44,23 +43,21 @@ ANY = (-np.inf, np.inf)
 BETTER, WORSE = "better", "worse"
 Results = Callable[[Cell], dict[str, dict[str, np.ndarray]]]
 PAGES = {
+    "measures_published": {"test": "{test}", "theirs": "{published_measure}", "ours": "{measure}"}
+    | {"published": "{published}", "measured": "{measured}", "difference": "{difference}", "definition": "{definition}"},
     "measures_ranking": {"test": "{test}", "measure": "{measure}", "mean [95 %]": INTERVAL, "rival": "{rival}"}
     | {"less the rival": "{to_rival} [{to_rival_ci_low}, {to_rival_ci_high}]", "verdict": "{verdict}"},
     "signs": {"test": "{test}", "measure": "{measure}", "with its sign − by size [95 %]": INTERVAL, "verdict": "{verdict}"},
     "reach": {"projection": "{projection}", "seeds": "{n_seeds}", "quantity": "{quantity}", "mean [95 %]": INTERVAL},
-    "measures_published": {"test": "{test}", "theirs": "{published_measure}", "ours": "{measure}"}
-    | {"published": "{published}", "measured": "{measured}", "difference": "{difference}", "definition": "{definition}"},
 }
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """ "measures_ranking", "signs", "reach" and "measures_published", see the functions, and each as the page shows it.
 
-    Raises StudyError for published numbers that are no such table, or stand-ins without any.
+    Raises StudyError for published numbers that are no such table.
     """
-    published = None
-    if settings.published:
-        published = for_stand_ins(read_published(settings.published, PUBLISHED, ("value",)), settings.stand_ins)
+    published = settings.published and read_published(settings.published, PUBLISHED, ("value",))
     groups = [models for models in kinds(cells) if saliency.SECTION.applies(next(iter(models.values())))]
     ranked = ranking(groups, per_text)
     results = {"measures_ranking": lambda _: ranked, "signs": lambda _: signs(groups), "reach": reach}
@@ -115,8 +112,8 @@ def signs(groups: Sequence[Models]) -> pd.DataFrame:
 @as_table
 def reach(cells: Sequence[Cell]) -> pd.DataFrame:
     """Accuracy, and every number of the section "identifiability", of each kind of model that has it."""
-    for models in kinds([cell for cell in cells if identifiability.SECTION.applies(cell)]):
-        names = [name for name in sections.numbers(next(iter(models.values()))) if name.startswith(identifiability.BEGIN)]
+    for models in kinds([cell for cell in cells if adversary.IDENTIFIABILITY.applies(cell)]):
+        names = [name for name in sections.numbers(next(iter(models.values()))) if name.startswith(adversary.BEGIN)]
         numbers = {"accuracy": pick(performance.per_text, "correct")} | {
             name: pick(sections.numbers, name) for name in names
         }

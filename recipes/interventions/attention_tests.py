@@ -13,8 +13,8 @@ import numpy as np
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import total_variation_distance
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
-from attnfaith.reporting.cells import PREFIX, Cell, measure_label, per_cell
-from attnfaith.reporting.sections import adversary, attention, changes, identifiability, saliency
+from attnfaith.reporting.cells import PREFIX, Cell, per_cell, readable
+from attnfaith.reporting.sections import adversary, attention, changes, saliency
 
 from ..shared import Number, Twins, pick
 
@@ -128,9 +128,9 @@ ADVERSARY = tuple(f"adversary_exact_{name}" for name in ("epsilon", "jsd", "boun
 ERASURE = ("erasure_probs", "erasure_gradient", "erasure_order")
 GROUPS = ("group_mass_names", "group_mass", "group_mass_tokens")
 HIDDEN = ("permissible_only_probs", "impermissible")
-IDENTIFIED = identifiability.SECTION.needs
+IDENTIFIED = adversary.IDENTIFIABILITY.needs
 permuted = pick(changes.PERMUTATION.per_text, "permutation_tvd")
-width = pick(identifiability.per_text, "identifiability_width")
+width = pick(adversary.identifiability, "identifiability_width")
 permuted_maps = pick(changes.MAP_PERMUTATION.per_text, "map_permutation_tvd")
 uniform_maps = pick(changes.MAP_UNIFORM.per_text, "map_uniform_tvd")
 TESTS: Mapping[str, AttentionTest] = {
@@ -167,7 +167,7 @@ def of_measure(name: str) -> dict[str, AttentionTest]:
     """The tests of attention by one measure: agreement with it, and of a measure of inputs attention on the token that it
     ranks first. Measures of states hold attention as a factor, and rank what is attended first.
     """
-    label, needs = measure_label(name), (PREFIX + name,)
+    label, needs = readable(name), (PREFIX + name,)
     tests = {f"tau_{name}": AttentionTest(f"τ with {label}", -1, lambda cell: cell.tau("attention", name), needs, most=2)}
     if not name.endswith("_hidden"):
         tests[f"first_{name}"] = AttentionTest(

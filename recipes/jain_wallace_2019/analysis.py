@@ -22,7 +22,6 @@ from ..shared import (
     analysis,
     answer,
     as_table,
-    for_stand_ins,
     heading,
     kinds,
     pick,
@@ -60,7 +59,6 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """ "side_by_side", "differences", "reach" and "questions", see the functions of these names, and the page's of each."""
     taus = read_published(settings.published, TAUS, ["value"])
     scores = read_published(settings.published.with_name(f"{settings.published.stem}_performance.csv"), [*FACTORS, "source"])
-    taus, scores = (for_stand_ins(part, settings.stand_ins) for part in (taus, scores))
     results = {
         "side_by_side": lambda cells: side_by_side(cells, scores, taus),
         "differences": lambda cells: differences(side_by_side(cells, scores, taus)),

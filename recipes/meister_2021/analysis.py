@@ -12,7 +12,7 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 from attnfaith.reporting.analysis import Analysis, Settings
-from attnfaith.reporting.cells import Cell, measure_label
+from attnfaith.reporting.cells import Cell, readable
 
 from ..shared import (
     INTERVAL,
@@ -35,7 +35,7 @@ from .numbers import INPUTS, MEASURES, STATES, cut_tau, of_cell
 KEYS = ["dataset", "encoder", "alignment", "projection", "statistic"]
 MODEL = {"encoder": "{encoder} + {alignment}"}
 SIDES = {"accuracy": "accuracy", "entropy of a state's gradient": "hidden_to_input_entropy"}
-SIDES |= {f"τ {measure_label(name)}": f"tau_{name}" for name in MEASURES}
+SIDES |= {f"τ {readable(name)}": f"tau_{name}" for name in MEASURES}
 PAGES = {
     "side_by_side": MODEL
     | {"projection": "{projection}", "seeds": "{n_seeds}"}
@@ -103,7 +103,7 @@ def sweep(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:
         for measure in INPUTS:
             sides = [_of({seed: model[knob][seed] for seed in seeds}, f"entropy_{measure}") for knob in knobs]
             taus = pd.Series([kendalltau(knobs, means).statistic for means in np.nanmean(sides, axis=2).T])
-            row = heading(model[knobs[0]]) | {"measure": measure_label(measure)}
+            row = heading(model[knobs[0]]) | {"measure": readable(measure)}
             row |= {"n_lambdas": len(knobs), "n_seeds": len(seeds)}
             key = (row["dataset"], row["encoder"], row["alignment"], f"lambda–entropy of {measure}")
             yield row | {"tau": taus.mean(), "tau_std": taus.std(), "published": theirs.get(key, np.nan)}
@@ -119,7 +119,7 @@ def claims(cells: Sequence[Cell]) -> pd.DataFrame:
     for model in levels(cells):
         if {"softmax", 0.0} <= set(model):
             for claim, measure, numbers in differences(model, untrained.get(_model(model), {})):
-                yield heading(model[0.0]) | {"claim": claim, "measure": measure_label(measure)} | answer(numbers)
+                yield heading(model[0.0]) | {"claim": claim, "measure": readable(measure)} | answer(numbers)
 
 
 def differences(model: dict[object, Models], untrained: dict[object, Models]) -> Iterator[tuple[str, str, np.ndarray]]:

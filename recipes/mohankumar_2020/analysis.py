@@ -10,7 +10,7 @@ import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sections.performance import performance_table
+from attnfaith.reporting.sections import performance
 from attnfaith.stats import holm
 
 from ..interventions import analysis as interventions
@@ -43,8 +43,8 @@ COLUMNS = (
 )
 HOLDS, AGAINST = "holds", "goes against it"
 PAGES = {
-    "beside_published": {"data": "{dataset}", "model": "{model}", "number": "{statistic}", "by": "{by}"}
-    | {"published": "{published}", "measured": "{measured}", "seeds": "{n_seeds}"},
+    "beside_published": {"data": "{dataset}", "model": "{model}", "number": "{statistic}"}
+    | {"published": "{published}", "measured": "{measured}", "by": "{by}", "seeds": "{n_seeds}"},
     "claims": {"claim": "{claim}", "data": "{dataset}", "intervention": "{intervention}", "seeds": "{n_seeds}"}
     | {"difference [95 %]": "{difference} [{ci_low}, {ci_high}]", "verdict": "{verdict}"},
 }
@@ -62,7 +62,7 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     }
     shown = {"beside_published": lambda table: table.dropna(subset="measured").astype({"n_seeds": int})}
     own = analysis(cells, PAGES, results, shown)
-    return Analysis({**tests.tables, **own.tables}, {**tests.grids, **own.grids}, tests.texts | own.texts, tests.figures)
+    return Analysis({**tests.tables, **own.tables}, {**own.grids, **tests.grids}, tests.texts | own.texts, tests.figures)
 
 
 def claims(table: pd.DataFrame) -> pd.DataFrame:
@@ -110,6 +110,6 @@ def model_of(cell: Cell) -> str:
 
 def _measured(cell: Cell) -> Iterator[dict]:
     row = {"dataset": cell.identity.dataset, "model": model_of(cell), "encoder": cell.identity.encoder}
-    yield {**row, "statistic": "accuracy", "value": performance_table([cell])["accuracy"].item()}
+    yield {**row, "statistic": "accuracy", "value": performance.TABLE.frame([cell])["accuracy"].item()}
     if CONICITY in cell.table.column_names:
         yield {**row, "statistic": CONICITY, "value": pd.Series(cell.column(CONICITY)).mean()}

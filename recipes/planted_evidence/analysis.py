@@ -17,7 +17,7 @@ from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
-from attnfaith.reporting.cells import Cell, measure_label, per_cell
+from attnfaith.reporting.cells import Cell, per_cell, readable
 from attnfaith.reporting.sections import performance
 
 from ..shared import (
@@ -80,13 +80,13 @@ def statistics(cell: Cell) -> dict[str, np.ndarray]:
     tau of attention with gradient and leave-one-out (and with each other); the share of attention on the planted words and
     the average precision of attention and of each importance measure against them; the numbers of all sections.
     """
-    numbers = {f"tau {measure_label(a)}–{measure_label(b)}": cell.tau(a, b) for a, b in cell.pairs}
+    numbers = {f"tau {readable(a)}–{readable(b)}": cell.tau(a, b) for a, b in cell.pairs}
     if "rationale" in cell.table.column_names:
         gold = records.rows(cell.table, "rationale")
         mass = [np.dot(row, marks) if marks.any() else np.nan for row, marks in zip(cell.attention, gold, strict=True)]
         numbers["attention on the evidence"] = np.array(mass, dtype=np.float64)
         for name in ("attention", *cell.measures):
-            numbers[f"average precision of {measure_label(name)}"] = average_precision(cell.scores(name), gold)
+            numbers[f"average precision of {readable(name)}"] = average_precision(cell.scores(name), gold)
     rest = {name.replace("_", " "): values for name, values in sections.numbers(cell).items() if not name.startswith("tau ")}
     return numbers | rest
 

@@ -11,7 +11,7 @@ import pandas as pd
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections.attention import IMPERMISSIBLE, group_mass
-from attnfaith.reporting.sections.performance import performance_table
+from attnfaith.reporting.sections.performance import TABLE as PERFORMANCE
 
 from ..shared import analysis, over_seeds, read_published
 from . import uncovered
@@ -66,7 +66,7 @@ def accuracy_and_mass(cells: Sequence[Cell], published: pd.DataFrame) -> pd.Data
 def _measured(cell: Cell) -> Iterator[dict]:
     of = cell.identity
     pretrained, removed = of.reduction is not None, of.dataset.endswith(WITHOUT)
-    accuracy = performance_table([cell])["accuracy"].item()
+    accuracy = PERFORMANCE.frame([cell])["accuracy"].item()
     for heads in ("none",) if not pretrained else (of.impermissible_heads,) if of.impermissible_heads else ("mean", "max"):
         row = {"dataset": of.dataset.removesuffix(WITHOUT), "encoder": PRETRAINED if pretrained else of.encoder}
         row |= {"impermissible_heads": heads, "penalty": float(of.impermissible_mass), "impermissible_removed": removed}

@@ -47,16 +47,22 @@ def with_interval(name: str) -> tuple[str, str, str]:
 def interval_of(values: np.ndarray, statistic: Callable[[np.ndarray], float] = np.mean) -> tuple[float, float]:
     """Return the 95 % interval of the mean or the median of values [N] without NaN, within their range.
 
-    A share, the mean of zeros and ones, has Wilson's interval; another mean and a median the BCa bootstrap's. NaN below two
-    values.
+    A share, the mean of zeros and ones, has Wilson's interval (1927); another mean and a median that of `bca_interval`. NaN
+    below two values.
+    """
+    if statistic is np.mean and len(values) > 1 and np.isin(values, (0, 1)).all():
+        return wilson_interval(int(values.sum()), len(values))
+    return bca_interval(values, statistic)
 
-    Source: Wilson (1927); Efron (1987), section 3 for BCa, whose acceleration of a mean is a sixth of its skewness, and of a
-    median 0, since its jackknife is symmetric.
+
+def bca_interval(values: np.ndarray, statistic: Callable[[np.ndarray], float] = np.mean) -> tuple[float, float]:
+    """Return the 95 % BCa bootstrap interval of the mean or the median of values [N] without NaN; NaN below two values.
+
+    It is that of differences: zeros and ones among them are no share. Source: Efron (1987), section 3; the acceleration of a
+    mean is a sixth of its skewness, and of a median 0, since its jackknife is symmetric.
     """
     if len(values) < 2:
         return np.nan, np.nan
-    if statistic is np.mean and np.isin(values, (0, 1)).all():
-        return wilson_interval(int(values.sum()), len(values))
     if np.ptp(values) == 0:
         return float(values[0]), float(values[0])
     spread, counts = values - values.mean(), _resample_counts(len(values), DRAWS, 0)

@@ -124,7 +124,7 @@ def test_a_subject_of_ones_own_has_a_whole_record(tmp_path):
     own.save(tmp_path / "toy.parquet")
     assert attnfaith.load(tmp_path / "toy.parquet") == own and own.report(tmp_path / "report").is_file()
     assert len(own.summary()) and "attention" in str(own.show(1))
-    assert attnfaith.compare(own, attnfaith.measure(Toy(seed=1), texts, **CHEAP)).n_texts == 4
+    assert len(attnfaith.compare(own, attnfaith.measure(Toy(seed=1), texts, **CHEAP)).texts) == 4
 
 
 def test_frames_hold_what_the_table_holds(measured):

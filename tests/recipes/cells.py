@@ -307,14 +307,13 @@ STUDIES = {
     "wiegreffe_pinter_2019": lambda: [family_cell(place, seed) for seed in (10, 11) for place in range(len(FAMILY))],
 }
 """{folder[:module] of a study: a factory of tiny cells}; the module is the folder's own analysis unless it is named."""
-STAND_INS = {"any_classifier": {"sst": "sst2"}, "jain_wallace_2019": {"ade": "adr"}}
 
 
 def analysis_of(study):
     """The module of a study's analysis, and its settings."""
     folder, _, name = study.partition(":")
     published = shipped() / folder / "published.csv"
-    settings = Settings(published=published if published.is_file() else None, stand_ins=STAND_INS.get(folder, {}))
+    settings = Settings(published=published if published.is_file() else None)
     return import_module(f"recipes.{name or f'{folder}.analysis'}"), settings
 
 

@@ -42,20 +42,16 @@ def test_verdicts():
     assert words == ["up", "down", *["cannot be told"] * 3, "undefined"]
 
 
-def test_published_numbers_and_stand_ins(tmp_path):
+def test_published_numbers_beside_measured_ones(tmp_path):
     (tmp_path / "published.csv").write_text("dataset,seed,value\nsst,1,0.5\nimdb,1,0.7\n")
     published = shared.read_published(tmp_path / "published.csv", ["dataset", "value"], ["value"])
-    measured = shared.over_seeds(pd.DataFrame({"dataset": ["mine", "mine"], "value": [0.5, 0.7]}), ["dataset"])
-    joined = shared.join_published(shared.for_stand_ins(published, {"mine": "sst"}), measured, ["dataset"])
-    assert joined["published_for"].tolist() == ["sst", "imdb", "sst"]
-    row = joined.set_index("dataset").loc["mine", ["published", "measured", "n_seeds", "difference"]]
+    measured = shared.over_seeds(pd.DataFrame({"dataset": ["sst", "sst"], "value": [0.5, 0.7]}), ["dataset"])
+    joined = shared.join_published(published, measured, ["dataset"])
+    row = joined.set_index("dataset").loc["sst", ["published", "measured", "n_seeds", "difference"]]
     assert row.tolist() == pytest.approx([0.5, 0.6, 2, 0.1]) and np.isnan(joined["measured"][1])
     for arguments in ((tmp_path / "none.csv", []), (tmp_path / "published.csv", ["source"])):
         with pytest.raises(StudyError, match="published"):
             shared.read_published(*arguments)
-    for stand_ins in ({"mine": "snli"}, {"imdb": "sst"}):
-        with pytest.raises(StudyError, match="stand_ins"):
-            shared.for_stand_ins(published, stand_ins)
 
 
 def test_models_are_named_by_what_tells_them_apart():

@@ -60,10 +60,14 @@ def test_heads_and_cells_of_the_map(opens, view):
     choose(page, "word6")
     check_list(page, "reads", view, head[6])
     check_list(page, "readers", view, head[:, 6])
-    box = page.locator("#cells").bounding_box()
-    page.locator("#cells").hover(position={"x": box["width"] * 2.5 / LENGTH, "y": box["height"] * 6.5 / LENGTH})
-    share = re.fullmatch("“word6” reads “word2”: ([0-9.]+) %", sentence(page, "cell"))[1]
-    assert float(share) == pytest.approx(100 * head[6][2], abs=0.51)
+    for hidden in (1, 0):  # the marker, until it is asked for
+        assert page.get_by_role("button", name="[CLS]").is_visible() == (not hidden)
+        box, size = page.locator("#cells").bounding_box(), LENGTH - hidden
+        place = {"x": box["width"] * (2.5 - hidden) / size, "y": box["height"] * (6.5 - hidden) / size}
+        page.locator("#cells").hover(position=place)
+        share = re.fullmatch("“word6” reads “word2”: ([0-9.]+) %", sentence(page, "cell"))[1]
+        assert float(share) == pytest.approx(100 * head[6][2], abs=0.51)
+        page.get_by_role("checkbox", name="show markers").click()
     page.get_by_role("gridcell", name="Attention, layer 1, head 3").press("ArrowUp")
     check_list(page, "reads", view, view.heads[0][3][6])
     page.get_by_text("ALTI", exact=True).click()  # which has no heads

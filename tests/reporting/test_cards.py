@@ -19,7 +19,7 @@ from attnfaith.models.projections import PROJECTIONS
 from attnfaith.recipes import Penalties
 from attnfaith.reporting import cards
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.sections.agreement import agreement_table, measures_chart
+from attnfaith.reporting.sections import agreement
 from attnfaith.reporting.sections.changes import changes
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.support.escaping import markdown
@@ -86,7 +86,7 @@ def test_the_card_begins_with_the_verdict_and_its_chart(rendered, table):
     start = text[: text.index("## How to load it")]
     assert f"**May its attention be shown as an explanation?** {verdict([cell]).headline}." in start and RULE in text
     ((path, content),) = card(RUN, table)[1].items()
-    chart = measures_chart([cell])
+    chart = agreement.measures_chart([cell])
     assert f"![{markdown(chart.words)}]({path})" in start and path == "figures/tiny-bilstm-answer.svg"
     assert ElementTree.fromstring(content)[0].text == chart.title
     bare, figures = card(RUN, build([{"attention": [0.6, 0.4], "label": 1}], dataset="sst"))
@@ -95,7 +95,7 @@ def test_the_card_begins_with_the_verdict_and_its_chart(rendered, table):
 
 def test_numbers_are_those_of_the_tables(table):
     cell = one_cell(table)
-    numbers, taus = cards.card_numbers(cell), agreement_table([cell]).set_index(["pair", "class"])
+    numbers, taus = cards.card_numbers(cell), agreement.TABLE.frame([cell]).set_index(["pair", "class"])
     assert numbers["accuracy"]["mean"] == np.nanmean(np.where(np.isnan(cell.labels), np.nan, cell.predicted == cell.labels))
     for measure in MEASURES:
         row = taus.loc[(f"attention–{measure}", "overall")]

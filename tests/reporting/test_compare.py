@@ -76,6 +76,9 @@ def test_seeds_of_one_kind_are_one_side_and_paired():
         "ci_high"
     ] < 0
     assert row_of(compare(tables[::-1], list("fedcba")))["difference"] == pytest.approx(mean)
+    far = [model([0] * 10, seed=seed) for seed in (1, 2)]
+    far += [sparse([1] * right + [0] * (10 - right), seed=seed) for seed, right in ((1, 9), (2, 6))]
+    assert row_of(compare(far, list("abcd")))["ci_high"] == 1, "no interval leaves the range of a difference of shares"
     tables = [model([1, 0] * 5, seed=1), model([0, 0] * 5, seed=2)]
     comparison = compare([*tables, sparse([1, 1] * 5, seed=2)], list("abc"))
     assert row_of(comparison)["difference"] == 1.0, "seed 2 against seed 2"

@@ -18,7 +18,7 @@ from attnfaith.reporting.charts import Bar, Chart, svg
 from attnfaith.reporting.heatmap import COLOURS, HUES, NEGATIVE, SHADES, example, middle_text, visible
 from attnfaith.reporting.html import script
 from attnfaith.reporting.page import first_screen, render_page
-from attnfaith.reporting.sections.agreement import agreement_table, measures_chart
+from attnfaith.reporting.sections import agreement
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.verdict import CANNOT_TELL, RULE
 from tests.records import build, draw
@@ -220,16 +220,17 @@ def with_evidence(dataset, gold=(1, 1, 0, 0, 0, 0, 0, 0, 0)):
 
 
 def test_the_chart_draws_evidence_or_agreement():
-    chart = measures_chart([with_evidence("planted_evidence")])
+    chart = agreement.measures_chart([with_evidence("planted_evidence")])
     assert [bar.label for bar in chart.bars] == ["gradient", "attention"] and chart.why == "" and 0 < chart.chance < 1
     # of nine tokens the marked ones come eighth and ninth: precision 1/8, then 2/9
     assert [bar.marks[0][0] for bar in chart.bars] == [1, pytest.approx((1 / 8 + 2 / 9) / 2)]
     marked, cell = with_evidence("sst"), one_cell(draw(40, measures=("gradient", "lime_hidden")))
-    chart = measures_chart([marked])
+    chart = agreement.measures_chart([marked])
     assert "τ with attention" in chart.axis and "what convinces people" in chart.why
     assert f"<figcaption>{escape(chart.why)}</figcaption>" in page_of(marked.table)
-    assert "τ with attention" in measures_chart([with_evidence("planted_evidence", (1,) * 9)]).axis, "all are marked"
-    chart, row = measures_chart([cell]), agreement_table([cell]).iloc[0]
+    all_marked = with_evidence("planted_evidence", (1,) * 9)
+    assert "τ with attention" in agreement.measures_chart([all_marked]).axis
+    chart, row = agreement.measures_chart([cell]), agreement.TABLE.frame([cell]).iloc[0]
     (bar,) = chart.bars
     assert (bar.label, bar.marks[0][0], bar.low, bar.high) == ("gradient", row["tau_mean"], row["ci_low"], row["ci_high"])
     assert chart.chance == 0 and chart.ticks == charts.TAUS and sum(bar.shares) == pytest.approx(1)

@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting import agreement_table, write_report
+from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.charts import PlotsError
+from attnfaith.reporting.page import write_report
+from attnfaith.reporting.sections import agreement
 from attnfaith.support.errors import FileError
 from tests.records import build, draw
 
@@ -40,7 +42,7 @@ def test_a_report_holds_its_page_tables_and_figures_and_the_same_record_gives_th
         *(f"tables/{name}.{kind}" for name in tables for kind in ("csv", "md", "parquet")),
     }
     saved = pd.read_parquet(index.parent / "tables" / "agreement.parquet")
-    pd.testing.assert_frame_equal(saved, agreement_table(record))
+    pd.testing.assert_frame_equal(saved, agreement.TABLE.frame(split_cells(record)))
     links = set(re.findall(r'href="([^"#]+)"', before["index.html"].decode()))
     assert links == set(before) - {"index.html"}
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["report"]
@@ -118,11 +120,11 @@ def test_bad_records_are_refused(tmp_path):
 
 REPORT_ALONE = """
 import sys
-import attnfaith.reporting
+import attnfaith.reporting.page
 early = {"matplotlib", "torch", "transformers", "datasets"} & set(sys.modules)
 assert not early, early
 from attnfaith import record
-attnfaith.reporting.write_report(record.load(sys.argv[1]), sys.argv[2])
+attnfaith.reporting.page.write_report(record.load(sys.argv[1]), sys.argv[2])
 late = {"torch", "transformers", "datasets", "evaluate", "matplotlib.pyplot"} & set(sys.modules)
 assert not late, late
 """

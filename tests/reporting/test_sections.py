@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from attnfaith import record as records
-from attnfaith.reporting import sections, write_report
+from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import study_tables
 from attnfaith.reporting.cells import one_cell, split_cells
-from attnfaith.reporting.sections import attention, changes, identifiability, translation
+from attnfaith.reporting.page import write_report
+from attnfaith.reporting.sections import adversary, attention, changes, translation
 from tests.records import build, draw_sparse
 from tests.sections import (
     NAN,
@@ -245,7 +246,7 @@ SUMMARIES = {  # of quantities, their means, or another column of `summary`
     ("maps", changes.AOPC_LIMITS): {"aopc_limit_exact": 2 / 3},
     ("maps", sections.COLUMNS): {("marker_attention", "share_beyond"): 0.5},
     ("permuted", changes.PERMUTATION): {("permutation_tvd", "share_beyond"): 0.5},
-    ("identifiable", identifiability.SECTION): {
+    ("identifiable", adversary.IDENTIFIABILITY): {
         **{"tvd": 0.76 / 3, "bound": 0.3, "exact": 2 / 3, "weight": 1.51 / 3, "low": 0.85 / 3, "high": 1.97 / 3},
         **{"top_attention": 2.51 / 3, "top_low": 0.6, "support": 7 / 3},
         **{(name, "share_beyond"): 1 / 3 for name in ("tvd", "low")},  # determined, could be 0
@@ -272,9 +273,9 @@ def test_a_number_that_no_section_reads_has_a_row():
 
 
 def test_sentences_hold_the_numbers_and_say_what_is_undefined():
-    text = " ".join(identifiability.SECTION.sentences(cell_of("identifiable")))
+    text = " ".join(adversary.IDENTIFIABILITY.sentences(cell_of("identifiable")))
     assert "in 33% of them. Left out because it is undefined: 2." in text
-    text, *_ = identifiability.SECTION.sentences(one_cell(identifiable().slice(3)))
+    text, *_ = adversary.IDENTIFIABILITY.sentences(one_cell(identifiable().slice(3)))
     assert text.endswith("undefined for all texts (2).")
     uniform = one_cell(pairs({name: CROSS[name] for name in ("cross_uniform_probs", "cross_uniform_tvd")}))
     assert len(translation.CROSS_INTERVENTIONS.sentences(uniform)) == 1

@@ -55,7 +55,7 @@ from attnfaith.reporting.analysis import Analysis
 from .words import text
 
 def tables(cells, settings):
-    rows = [{"n": len(cell), "published": str(settings.published), **settings.stand_ins} for cell in cells]
+    rows = [{"n": len(cell), "published": str(settings.published)} for cell in cells]
     counts = {"counts": pd.DataFrame(rows), "of_nothing": pd.DataFrame()}
     return Analysis(counts, {}, {"summary.md": text(cells)}, {"drawn": settings.tables})
 """
@@ -77,10 +77,10 @@ def write(tmp_path):
 
 def test_it_gets_cells_settings_and_tables_and_may_make_more(write, cells):
     path, performance = write(), pd.DataFrame({"n": [8]})
-    keys = {"analysis": path, "published": "a.csv", "stand_ins": {"mine": "theirs"}, "tables": ["performance"]}
+    keys = {"analysis": path, "published": "a.csv", "tables": ["performance"]}
     result = analyse(keys, cells[:2], {"performance": performance})
     assert result.tables.keys() == {"counts"}, "a table without rows is left out"
-    assert result.tables["counts"].to_dict("list") == {"n": [20, 20], "published": ["a.csv"] * 2, "mine": ["theirs"] * 2}
+    assert result.tables["counts"].to_dict("list") == {"n": [20, 20], "published": ["a.csv"] * 2}
     assert result.texts == {"summary.md": "2 cells"} and result.figures == {"drawn": {"performance": performance}}
     result = analyse({"analysis": path})  # without cells, to check the study
     assert result.tables == {} and result.texts == {"summary.md": "0 cells"}
@@ -94,7 +94,6 @@ REFUSED = {
     "returned dict; return an Analysis": FRAME + "{}",
     r"makes the tables \['own'\], which the study makes itself": FRAME + "Analysis({'own': pd.DataFrame({'n': [1]})})",
     "published without analysis: name the analysis": {"published": "a.csv"},
-    "stand_ins without published: name the CSV": {"stand_ins": {"mine": "theirs"}},
 }
 
 

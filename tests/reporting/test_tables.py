@@ -9,11 +9,10 @@ from scipy.stats import kendalltau
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from attnfaith import record as records
-from attnfaith.reporting import agreement_table, performance_table, plausibility_table, save_table, seed_summary
-from attnfaith.reporting.cells import ReportError, one_cell
-from attnfaith.reporting.sections.performance import accuracy_in_words
+from attnfaith.reporting.cells import ReportError, one_cell, split_cells
+from attnfaith.reporting.sections import agreement, performance, saliency
 from attnfaith.reporting.seed_tables import seed_table
-from attnfaith.reporting.tables import Grid
+from attnfaith.reporting.tables import Grid, seed_summary, table_files
 from tests.records import build, draw, replaced
 
 
@@ -35,7 +34,7 @@ def tiny():
 
 
 def test_agreement_by_hand(tiny):
-    table = agreement_table(tiny)
+    table = agreement.TABLE.frame(split_cells(tiny))
     assert list(table["pair"].unique()) == ["attention–gradient", "attention–leave_one_out", "gradient–leave_one_out"]
     rows = table.set_index(["pair", "class"])
     row = rows.loc[("attention–gradient", "overall")]
@@ -49,7 +48,7 @@ def test_agreement_by_hand(tiny):
 
 def test_agreement_against_scipy():
     record = draw(60)
-    table, cell = agreement_table(record).set_index(["pair", "class"]), one_cell(record)
+    table, cell = agreement.TABLE.frame(split_cells(record)).set_index(["pair", "class"]), one_cell(record)
     pairs = zip(cell.attention, cell.scores("leave_one_out"), strict=True)
     tau, p = np.transpose([kendalltau(x, y) if len(x) > 1 else (np.nan, np.nan) for x, y in pairs])
     classes = {str(number): cell.predicted == number for number in (0, 1)}
@@ -59,7 +58,7 @@ def test_agreement_against_scipy():
         assert (row["tau_mean"], row["tau_std"]) == pytest.approx((tau[defined].mean(), tau[defined].std()))
         assert row["share_significant"] == pytest.approx((p[defined] <= 0.05).mean())
         assert row["ci_low"] < row["tau_mean"] < row["ci_high"]
-    empty = agreement_table(draw(5, measures=()))
+    empty = agreement.TABLE.frame(split_cells(draw(5, measures=())))
     assert len(empty) == 0 and {"pair", "class", "tau_mean"} <= set(empty.columns)
 
 
@@ -71,28 +70,28 @@ def test_performance_by_hand(tiny):
         **{"max_attention": (0.7 + 0.5 + 0.5) / 3, "normalised_entropy": (sum(entropies) + 1) / 3},
         "n_entropy_undefined": 1,
     }
-    row = performance_table(tiny).iloc[0]
+    row = performance.TABLE.frame(split_cells(tiny)).iloc[0]
     assert row[list(expected)].to_dict() == pytest.approx(expected, abs=1e-6)
 
 
 def test_performance_against_sklearn():
     cell = one_cell(draw(80))
-    row, labelled = performance_table([cell]).iloc[0], ~np.isnan(cell.labels)
+    row, labelled = performance.TABLE.frame([cell]).iloc[0], ~np.isnan(cell.labels)
     labels, predicted, probs = cell.labels[labelled], cell.predicted[labelled], cell.probs[labelled]
     assert row["accuracy"] == pytest.approx((predicted == labels).mean())
     assert row["roc_auc"] == pytest.approx(roc_auc_score(labels, probs[:, 1]))
     f1 = f1_score(labels, predicted, average=None)
     assert [row["f1_class_0"], row["f1_class_1"]] == pytest.approx(list(f1))
     scores = f"(F1 of class 0: {f1[0]:.2f}, of class 1: {f1[1]:.2f}) over {labelled.sum()} texts with"
-    assert accuracy_in_words(cell).startswith(f"accuracy {row['accuracy']:.2f} {scores}")
+    assert performance.accuracy_in_words(cell).startswith(f"accuracy {row['accuracy']:.2f} {scores}")
     record = records.concatenate([draw(30, classes=3, dataset="three"), draw(30, dataset="two")])
-    table = performance_table(record).set_index("dataset")
+    table = performance.TABLE.frame(split_cells(record)).set_index("dataset")
     assert np.isnan(table.loc["two", "f1_class_2"]) and not np.isnan(table.loc["three", "f1_class_2"])
 
 
 def test_plausibility_against_sklearn():
     cell = one_cell(draw(40, rationale=True))
-    table = plausibility_table([cell]).set_index("scores")
+    table = saliency.EVIDENCE.frame([cell]).set_index("scores")
     assert list(table.index) == ["attention", *MEASURES]
     for name in ("attention", "gradient"):
         pairs = [(g, s) for g, s in zip(cell.rows("rationale"), cell.scores(name), strict=True) if 0 < g.sum() < len(g)]
@@ -104,25 +103,25 @@ def test_plausibility_against_sklearn():
         assert row["uniform_baseline"] < row["random_baseline"] < row["auprc_mean"]
     gold = [np.arange(len(row)) < 1.0 for row in cell.attention]
     gold[5], gold[6] = np.ones_like(gold[5]), np.zeros_like(gold[6])  # all marked, none marked
-    marked = plausibility_table(replaced(cell.table, "rationale", [np.float64(row) for row in gold]))
+    marked = saliency.EVIDENCE.frame(split_cells(replaced(cell.table, "rationale", [np.float64(row) for row in gold])))
     assert set(marked["n"]) == {40 - 4} and set(marked["n_undefined"]) == {4}  # an empty text, and one of a token
 
 
 # ---------- files, and the spread over seeds
 
 
-def test_saved_tables_come_back(tiny, tmp_path):
-    table = agreement_table(tiny)
-    paths = save_table(table, tmp_path / "sub" / "agreement.v1")
-    assert [path.name for path in paths] == ["agreement.v1.csv", "agreement.v1.md", "agreement.v1.parquet"]
-    pd.testing.assert_frame_equal(pd.read_parquet(paths[2]), table)
-    csv = pd.read_csv(paths[0], dtype=str, keep_default_na=False)
+def test_saved_tables_come_back(tiny):
+    table = agreement.TABLE.frame(split_cells(tiny))
+    files = table_files(table, "agreement.v1")
+    assert list(files) == ["agreement.v1.csv", "agreement.v1.md", "agreement.v1.parquet"]
+    pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(files["agreement.v1.parquet"])), table)
+    csv = pd.read_csv(io.BytesIO(files["agreement.v1.csv"]), dtype=str, keep_default_na=False)
     assert list(csv.columns) == list(table.columns) and "NaN" in set(csv["ci_low"])
     for name in ("tau_mean", "tau_std", "ci_low"):
         np.testing.assert_array_equal(csv[name].astype(float), table[name])  # every digit
     header, _, first, second, *_ = (
         [part.strip().replace("\\_", "_") for part in line.strip("|").split("|")]
-        for line in paths[1].read_text().splitlines()
+        for line in files["agreement.v1.md"].decode().splitlines()
     )
     row = dict(zip(header, first, strict=True))
     assert header == list(table.columns) and (row["n"], row["tau_mean"]) == ("2", "0.667") and "undefined" in second
@@ -174,7 +173,7 @@ def test_mean_and_spread_over_seeds_and_none_of_one(three):
 
 def test_numbers_over_seeds_are_those_of_the_reports_tables():
     cells = [one_cell(draw(40, seed=seed)) for seed in (1, 2, 3)]
-    taus = agreement_table(cells).query("`class` == 'overall' and pair == 'attention–gradient'")["tau_mean"]
+    taus = agreement.TABLE.frame(cells).query("`class` == 'overall' and pair == 'attention–gradient'")["tau_mean"]
     expected = f"{taus.mean():.3f} ± {taus.std():.3f}"
     assert lines(seed_table(cells, ["encoder"], "measure"))[0][1] == expected
     assert lines(seed_table(cells, ["measure"], "encoder"))[0] == ["gradient", expected]

@@ -1,7 +1,5 @@
 """The plan of a study: cells of a grid, and the studies that are refused before a cell is run."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
@@ -10,9 +8,6 @@ from attnfaith.study import execute, plan
 from attnfaith.support.errors import AttnfaithError
 
 
-RECIPES = Path(__file__).parents[2] / "recipes"
-JAIN_WALLACE = {name: str(RECIPES / "jain_wallace_2019" / file) for name, file in (
-    ("analysis", "analysis.py"), ("published", "published.csv"))}  # fmt: skip
 TINY = "name: tiny\noutput_dir: unused\nmodel: {embedding_size: 8, hidden_size: 8}\n"
 BASE = {"name": "base", "set": {"measure.limit": 5}, "grid": {"seed": [1, 2]}}
 GUIDED = {
@@ -68,7 +63,6 @@ def test_a_value_may_name_a_key_of_the_grid():
         ([{}], {"tables": ["agrement"]}, r"tables \['agrement'\] are not known; choose from .*agreement"),
         ([{}], {"analysis": "nowhere.py"}, "analysis: no file at .*nowhere.py"),
         ([{}], {"published": "nowhere.csv"}, "published without analysis"),
-        ([{}], {**JAIN_WALLACE, "stand_ins": {"a": "x"}}, "stand_ins: .* have published numbers"),
         ([{}], b"\xff\xfe", "study.yaml"),
     ],
 )

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnfaith import record
-from attnfaith.reporting import cards, write_report
+from attnfaith.reporting import cards
 from attnfaith.reporting.analysis import Analysis
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.compare import compare, comparison_page
 from attnfaith.reporting.notebook import Overview, ShownText
-from attnfaith.reporting.page import explorer
+from attnfaith.reporting.page import explorer, write_report
 from attnfaith.reporting.seed_tables import overview
 from attnfaith.study.results import write_page
 from attnfaith.support import escaping

@@ -24,7 +24,7 @@ def report(args):
     if args.output is None and own is None:
         raise AttnfaithError("--output is needed: the folder of the report; only one run has a report of its own")
     from attnfaith import recipes, record
-    from attnfaith.reporting import write_report
+    from attnfaith.reporting.page import write_report
 
     table = record.concatenate(_tables(sources, args), mix_versions=True)
     recipe = recipes.load(own / "recipe.yaml") if own and (own / "recipe.yaml").is_file() else None

@@ -46,12 +46,11 @@ class StudyError(AttnfaithError):
 class Settings:
     """The settings that a study gives its analysis.
 
-    published: the file of published numbers, None without one. stand_ins: data set measured -> data set of the paper that it
-    stands in for. tables: those of single cells that the study asks for, by file name; {} where there are no cells yet.
+    published: the file of published numbers, None without one. tables: those of single cells that the study asks for, by
+    file name; {} where there are no cells yet.
     """
 
     published: Path | None = None
-    stand_ins: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
 
@@ -150,21 +149,18 @@ def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dic
 def analyse(study: Mapping, cells: Sequence[Cell] = (), tables: Mapping[str, pd.DataFrame] | None = None) -> Analysis:
     """Return what the analysis that a study names makes of its cells, tables without rows left out; nothing without one.
 
-    study: its keys analysis (a path), published (a path) and stand_ins, each optional. tables: those that `study_tables`
-    made. Without cells, the analysis checks the keys of the study.
+    study: its keys analysis and published, paths, each optional. tables: those that `study_tables` made. Without cells, the
+    analysis checks the keys of the study.
 
     Raises StudyError for an analysis that cannot be loaded, returns something else than an Analysis, makes a table that the
-    study makes itself, or refuses the keys of the study; for stand-ins without published numbers, and for published numbers
-    without an analysis to show them.
+    study makes itself, or refuses the keys of the study; and for published numbers without an analysis to show them.
     """
     path, published, tables = study.get("analysis"), study.get("published"), tables or {}
-    if study.get("stand_ins") and not published:
-        raise StudyError("stand_ins without published: name the CSV of published numbers, or leave stand_ins out")
     if published and not path:
         raise StudyError("published without analysis: name the analysis that shows them, or leave published out")
     if not path:
         return Analysis()
-    settings = Settings(Path(published) if published else None, study.get("stand_ins", {}), tables)
+    settings = Settings(Path(published) if published else None, tables)
     analysis = load_analysis(path).tables(cells, settings)
     if not isinstance(analysis, Analysis):
         kind = type(analysis).__name__

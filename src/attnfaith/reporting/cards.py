@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -18,7 +19,7 @@ from huggingface_hub import DatasetCardData, EvalResult, ModelCardData
 from attnfaith import record as records
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting import sections
-from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, ReportError, measure_label, one_cell
+from attnfaith.reporting.cells import CELL, FINGERPRINTS, Cell, ReportError, one_cell, readable
 from attnfaith.reporting.charts import svg
 from attnfaith.reporting.facts import own_data_facts
 from attnfaith.reporting.html import DECLARED, FOLDER, template
@@ -67,26 +68,21 @@ def public(value: object) -> object:
 def card_numbers(cell: Cell) -> dict[str, dict]:
     """The numbers of a cell's card, means over texts, by their name in metadata, with the measure that attention is compared
     with after a dot: "kendall_tau.gradient". Each is a row of the table `summary` with a label; NaN undefined. Of several of
-    one name the first that the record holds is taken; of those of several epsilons, the last number, that of the smallest.
+    one name the first that the record holds is taken, of several epsilons the smallest.
     """
     summary = {name: row for section in sections.of_cell(cell) for name, row in section.summary(cell).items()}
-    numbers: dict[str, dict] = {}
-    for quantity, declared in DECLARED["card"].items():
-        metric, label = declared["metric"], declared["label"]
-        start, of_epsilons, _ = quantity.partition("*")
-        if of_epsilons:
-            epsilons = [name.removeprefix(start) for name in summary if name.startswith(start) and name[-1].isdigit()]
-            epsilon = min(epsilons, key=float, default="")
-            quantity, label = start + epsilon, f"{label} within {epsilon}"
-        if quantity in summary:
-            numbers.setdefault(metric, {**summary[quantity], "label": label})
-        if quantity == "correct":
-            scores = classification_scores(cell.probs, cell.labels)
-            counts = {"n": scores["n_scored"], "n_undefined": scores["n_unscored"], "ci_low": np.nan, "ci_high": np.nan}
-            numbers["roc_auc"] = {"label": "area under the ROC curve", "mean": scores["roc_auc"], **counts}
-            for measure in cell.inputs:
-                label = f"Kendall’s τ of attention and {measure_label(measure)}"
-                numbers[f"kendall_tau.{measure}"] = {**summary[f"{TAU}{measure}"], "label": label}
+    scores = classification_scores(cell.probs, cell.labels)
+    counts = {"n": scores["n_scored"], "n_undefined": scores["n_unscored"], "ci_low": np.nan, "ci_high": np.nan}
+    numbers = {"accuracy": {**summary["correct"], "label": "accuracy"}}
+    numbers["roc_auc"] = {"label": "area under the ROC curve", "mean": scores["roc_auc"], **counts}
+    for measure in cell.inputs:
+        label = f"Kendall’s τ of attention and {readable(measure)}"
+        numbers[f"kendall_tau.{measure}"] = {**summary[f"{TAU}{measure}"], "label": label}
+    for pattern, declared in DECLARED["card"].items():
+        quantity = next((name for name in summary if fnmatchcase(name, pattern)), None)
+        if quantity:
+            label = declared["label"] + (f" within {quantity.rpartition('_')[2]}" if "*" in pattern else "")
+            numbers.setdefault(declared["metric"], {**summary[quantity], "label": label})
     for row in saliency.EVIDENCE.rows_of(cell)[:1] if saliency.PLAUSIBILITY.applies(cell) else []:  # that of attention
         label = "average precision of attention against the marked tokens"
         label += "" if np.isnan(row["random_baseline"]) else f" (chance {row['random_baseline']:.3f})"

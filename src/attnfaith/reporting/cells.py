@@ -3,6 +3,7 @@
 A cell is one run of one model on one split: the rows that share every identity column but the instance id.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, wraps
@@ -209,16 +210,11 @@ QUANTITIES = {"correct": "accuracy", "tau": "τ", "tvd": "TVD", "jsd": "JSD", "a
 QUANTITIES |= {"f1": "F1", "iou": "IoU", "auprc": "AUPRC"}
 
 
-def measure_label(name: str) -> str:
-    """A measure's name for reading: "leave_one_out_hidden" -> "leave-one-out hidden"."""
+def readable(name: str) -> str:
+    """The name of a measure or of a number per text, as what its mean is, for reading: "τ attention–leave-one-out"."""
     for written, read in SPELLINGS.items():
         name = name.replace(written, read)
-    return name.replace("_", " ")
-
-
-def quantity_label(name: str) -> str:
-    """The name of a number per text for reading, as what its mean is: "τ attention–leave-one-out", "accuracy"."""
-    return " ".join(QUANTITIES.get(word, word) for word in measure_label(name).split(" "))
+    return " ".join(QUANTITIES.get(word, word) for word in name.replace("_", " ").split(" "))
 
 
 def name_class(number: str, names: tuple[str, ...]) -> str:
@@ -230,7 +226,7 @@ def name_class(number: str, names: tuple[str, ...]) -> str:
 
 def describe(heading: Mapping[str, object]) -> str:
     """A line that identifies a cell: data set, split, model and seed, without unknown parts."""
-    factors = [str(heading[name]) for name in ("encoder", "alignment", "projection")]
+    factors = [re.sub(r"\(tokenizer \w+\)", "", str(heading[name])) for name in ("encoder", "alignment", "projection")]
     parts = [f"{heading['dataset']} ({heading['split']})", " + ".join(name for name in factors if name != records.UNKNOWN)]
     if heading["objective"] not in ("classification", records.UNKNOWN):
         parts.append(str(heading["objective"]))
@@ -245,7 +241,7 @@ def undefined(table: pa.Table) -> list[str]:
     for name in (name for name in table.column_names if name.startswith(PREFIX)):
         texts = sum(bool(np.isnan(scores).any()) for scores in records.rows(table, name))
         if texts:
-            why, measure = records.column_of(table.schema.field(name)).undefined, measure_label(name.removeprefix(PREFIX))
+            why, measure = records.column_of(table.schema.field(name)).undefined, readable(name.removeprefix(PREFIX))
             lines.append(f"{measure}: undefined for {texts:,} of {counted(len(table))}{why and f' ({why})'}")
     return lines
 

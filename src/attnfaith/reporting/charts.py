@@ -5,12 +5,10 @@ so a report changes no setting of the program that asks for it. The same chart g
 """
 
 import io
-import os
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +18,6 @@ from attnfaith.reporting.html import DECLARED, template
 from attnfaith.reporting.tables import signed
 from attnfaith.stats import estimate
 from attnfaith.support.errors import AttnfaithError, cut
-from attnfaith.support.files import write_atomically
 
 
 if TYPE_CHECKING:
@@ -49,6 +46,11 @@ class Bar:
     low: float = np.nan
     high: float = np.nan
     shares: tuple[float, ...] = ()
+
+    @property
+    def numbers(self) -> str:
+        """The values of at most two marks."""
+        return " · ".join(signed(value) for value, _ in self.marks[:2])
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,8 @@ def binned(values: np.ndarray, sizes: np.ndarray, edges: Sequence[float], unit: 
 
 def svg(chart: Chart, key: str = "chart", *, alone: bool = False) -> Markup:
     """The chart as SVG. key: what the ids in it begin with. alone: as a file, which has a ground and a namespace."""
-    room, bottom = WIDTH - LABELS - NUMBERS, TOP + LINE * len(chart.bars)
-    low, *_, high = chart.ticks
+    room = WIDTH - LABELS - NUMBERS * max((min(len(bar.marks), 2) for bar in chart.bars), default=1)
+    bottom, (low, *_, high) = TOP + LINE * len(chart.bars), chart.ticks
 
     def x(value: float) -> str:
         return f"{LABELS + room * (min(max(value, low), high) - low) / (high - low):.1f}"
@@ -133,7 +135,7 @@ def svg(chart: Chart, key: str = "chart", *, alone: bool = False) -> Markup:
             bottom=bottom,
             top=TOP,
             half=LINE / 2,
-            rows=[(bar, TOP + LINE * (place + 1) - LINE / 2) for place, bar in enumerate(chart.bars)],
+            rows=[(bar, TOP + LINE * (place + 0.5)) for place, bar in enumerate(chart.bars)],
             x=x,
             outline=outline,
             name=lambda bar: cut(bar.label, LONGEST),
@@ -212,7 +214,7 @@ def draw(chart: Chart, subject: str, count: int) -> "Figure":
     axes.set_ylim(len(chart.bars) - 0.4, -0.6)
     axes.set_yticks(range(len(chart.bars)), [row.label for row in chart.bars], parse_math=False)
     right = axes.secondary_yaxis("right")
-    right.set_yticks(range(len(chart.bars)), [signed(row.marks[0][0]) for row in chart.bars], fontsize=10)
+    right.set_yticks(range(len(chart.bars)), [row.numbers for row in chart.bars], fontsize=10)
     for axis in (axes, right):
         axis.tick_params(axis="y", length=0)
     right.spines["right"].set_visible(False)
@@ -235,10 +237,3 @@ def figure_files(figure: "Figure", stem: str, kinds: Sequence[str] = tuple(KINDS
         figure.savefig(buffer, format=kind, dpi=dpi, facecolor="white", metadata=dict.fromkeys(KINDS[kind]))
         files[f"{stem}.{kind}"] = buffer.getvalue()
     return files
-
-
-def save_figure(
-    figure: "Figure", stem: str | os.PathLike, kinds: Sequence[str] = tuple(KINDS), dpi: int = 150
-) -> list[Path]:
-    """Write the files of `figure_files`, each whole or not at all; returns their paths."""
-    return [write_atomically(path, content) for path, content in figure_files(figure, os.fspath(stem), kinds, dpi).items()]

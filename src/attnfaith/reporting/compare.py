@@ -10,21 +10,12 @@ from markupsafe import Markup
 
 from attnfaith import record as records
 from attnfaith.reporting import sections
-from attnfaith.reporting.cells import (
-    KINDS,
-    Cell,
-    ReportError,
-    describe,
-    differing_keys,
-    measure_label,
-    quantity_label,
-    split_cells,
-)
+from attnfaith.reporting.cells import KINDS, Cell, ReportError, describe, differing_keys, readable, split_cells
 from attnfaith.reporting.charts import INK, Bar, Chart, svg
 from attnfaith.reporting.html import template
 from attnfaith.reporting.sections.agreement import TAU
 from attnfaith.reporting.tables import Grid, as_text, format_number, short_number, signed
-from attnfaith.stats import LEVEL, estimate, holm, over_seeds_of_texts, seeds_in_words, sign_flip_tests
+from attnfaith.stats import LEVEL, bca_interval, estimate, holm, over_seeds_of_texts, ratio, seeds_in_words, sign_flip_tests
 from attnfaith.support.errors import counted
 from attnfaith.support.escaping import html, printable
 
@@ -62,15 +53,16 @@ class Comparison:
     @property
     def grid(self) -> Grid:
         """The table for reading."""
-        columns = ("", "second", "mean of first", "of second", "difference", "95 % interval", "p (Holm)", "second is")
-        lines = []
+        heads = [""] if len(self.sides) == 2 else ["", "second"]
+        lines, columns = [], ("mean of first", "of second", "difference", "95 % interval", "p (Holm)", "second is")
         for row in self.frame.to_dict("records"):
             low, high, difference = (short_number(row[name], "+") for name in ("ci_low", "ci_high", "difference"))
             interval = row["seeds"] or (low if np.isnan(row["ci_low"]) else f"{low} to {high}")
             means = (short_number(row[name]) for name in ("mean_first", "mean_second"))
-            end = (difference, interval, format_number(row["p_holm"]), row["verdict"])
-            lines.append((quantity_label(row["quantity"]), row["second"], *means, *end))
-        return Grid(f"first: {self.sides[0]}", columns, tuple(lines), 2)
+            names = (readable(row["quantity"]), row["second"])[: len(heads)]
+            lines.append((*names, *means, difference, interval, format_number(row["p_holm"]), row["verdict"]))
+        caption = f"first: {self.sides[0]}" + (f", second: {self.sides[1]}" if len(heads) == 1 else "")
+        return Grid(caption, (*heads, *columns), tuple(lines), len(heads))
 
     def __str__(self) -> str:
         table = pd.DataFrame(self.grid.rows, columns=self.grid.columns).set_index("").rename_axis(None)
@@ -119,7 +111,7 @@ def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: b
             np.stack([numbers[side[seed]][shared].to_numpy(np.float64) for seed in chosen])  # [S, N, Q]
             for side, chosen in zip((first_seeds, seeds), zip(*paired, strict=True), strict=True)
         )
-        frames.append(_rows(left, right, len(rest) * len(shared)).assign(quantity=shared, first=first, second=name))
+        frames.append(_rows(left, right, shared, len(rest) * len(shared)).assign(first=first, second=name))
     frame = pd.concat(frames, ignore_index=True)
     frame["p_holm"] = holm(frame["p_value"])
     sure = (frame["p_holm"] <= LEVEL) & ((frame["ci_low"] > 0) | (frame["ci_high"] < 0))
@@ -167,36 +159,37 @@ def _shared_texts(cells: Sequence[tuple[str, Cell]]) -> list[str]:
     return sorted(shared)
 
 
-def _rows(left: np.ndarray, right: np.ndarray, family: int) -> pd.DataFrame:
+def _rows(left: np.ndarray, right: np.ndarray, names: Sequence[str], family: int) -> pd.DataFrame:
     """A row for each number of two sides [S,N,Q], without what depends on other rows. family: rows corrected together."""
     differences = right - left
     defined = ~np.isnan(differences)
     n_texts, single = defined.any(axis=0).sum(axis=0), len(differences) == 1
-    by_seed = {  # [Q, S], means over texts, without what is undefined on either side
-        name: pd.concat([pd.DataFrame(seed).mean() for seed in np.where(defined, side, np.nan)], axis=1)
+    by_seed = {  # [S, Q], means over texts, without what is undefined on either side
+        name: pd.DataFrame(ratio(np.where(defined, side, 0).sum(axis=1), defined.sum(axis=1)))
         for name, side in (("mean_first", left), ("mean_second", right), ("difference", differences))
     }
     if single:
-        estimates = [list(estimate("", column).values()) for column in differences[0].T]
+        estimates = [list(estimate("", column, interval=bca_interval).values()) for column in differences[0].T]
         p_values = sign_flip_tests(differences[0], draws=max(9999, 100 * family))
         p_values = np.where(n_texts < 2, np.nan, p_values)
     else:
-        estimates = [over_seeds_of_texts(column) for column in np.moveaxis(differences, 2, 0)]
+        reach = [1.0 if name == "correct" else 2.0 if name.startswith(TAU) else np.inf for name in names]
+        columns = zip(np.moveaxis(differences, 2, 0), reach, strict=True)
+        estimates = [over_seeds_of_texts(column, bounds=(-most, most)) for column, most in columns]
         p_values = [each.p_value for each in estimates]
     value, low, high = np.transpose([each[:3] for each in estimates])
     apart = ~np.isnan(value) & np.isnan(low) & (not single)
     return pd.DataFrame(
         {
+            "quantity": names,
             "over": "texts" if single else "seeds and texts",
             "n_texts": n_texts,
             "n_left_out": differences.shape[1] - n_texts,
-            **{name: means.mean(axis=1) for name, means in by_seed.items()},
+            **{name: means.mean() for name, means in by_seed.items()},
             "ci_low": low,
             "ci_high": high,
             "p_value": p_values,
-            "seeds": [
-                seeds_in_words(by_seed["difference"].loc[place], 0) if apart[place] else "" for place in range(len(value))
-            ],
+            "seeds": [seeds_in_words(own, 0) if apart[place] else "" for place, own in by_seed["difference"].items()],
         }
     )
 
@@ -250,7 +243,7 @@ def sentences(comparison: Comparison, letters: Mapping[str, str]) -> Iterator[tu
         taus = [TAU + measure for measure in PREFERRED if TAU + measure in by_quantity]
         taus = taus or [quantity for quantity in by_quantity if quantity.startswith(TAU)]
         for quantity in taus[:MOST_TAUS]:
-            order = f"orders words more as {measure_label(quantity.removeprefix(TAU))} does"
+            order = f"orders words more as {readable(quantity.removeprefix(TAU))} does"
             words[quantity] = f"The attention of {{}} {order} than that of {{}}.", f"Whose attention {order}"
         for quantity, (more, question) in words.items():
             if row := by_quantity.get(quantity):
@@ -266,12 +259,13 @@ def sentences(comparison: Comparison, letters: Mapping[str, str]) -> Iterator[tu
 
 
 def _chart(comparison: Comparison, letters: Mapping[str, str], colours: Mapping[str, str]) -> Markup | None:
-    """Mean tau of every side with each measure. None where no tau is defined."""
+    """Mean tau of every side with each measure of inputs. None where no tau is defined."""
     rows = comparison.frame[comparison.frame["quantity"].str.startswith(TAU) & comparison.frame["difference"].notna()]
+    rows = rows[~rows["quantity"].str.endswith("_hidden")]
     first, bars = comparison.sides[0], []
     for quantity, sides in rows.groupby("quantity", sort=False):
         marks = [(sides["mean_first"].iloc[0], colours[first])]
         marks += [(row.mean_second, colours.get(row.second, INK)) for row in sides.itertuples()]
-        bars.append(Bar(measure_label(quantity.removeprefix(TAU)), tuple(marks)))
-    axis = f"Mean Kendall’s τ; numbers are of {letters[first]}"
+        bars.append(Bar(readable(quantity.removeprefix(TAU)), tuple(marks)))
+    axis = f"Mean Kendall’s τ of {' and of '.join(list(letters.values())[:2])}, 1 the same order"
     return svg(Chart("taus", "Agreement of attention with each measure", axis, tuple(bars), chance=0.0)) if bars else None

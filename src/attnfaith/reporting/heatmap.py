@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnfaith.reporting.cells import Cell, main_measures, measure_label, name_class, reference_measure
+from attnfaith.reporting.cells import Cell, main_measures, name_class, readable, reference_measure
 from attnfaith.reporting.charts import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALETTE
 from attnfaith.reporting.tables import signed
 
@@ -100,7 +100,7 @@ def middle_text(cell: Cell) -> tuple[int, str]:
     median = float(np.nanmedian(tau))
     distances = np.abs(tau - median).round(12)
     row = min(defined.tolist(), key=lambda row: (distances[row], cell.instance_ids[row]))
-    label = measure_label(measure)
+    label = readable(measure)
     return row, f"No extreme: its τ of attention and {label}, {signed(tau[row])}, is next to the median, {signed(median)}."
 
 
@@ -115,14 +115,14 @@ def example(cell: Cell, row: int, measures: Sequence[str] | None = None, most: i
     texts, label, predicted = cell.table.column("tokens")[row].as_py(), cell.labels[row], int(cell.predicted[row])
     shown = slice(MOST_SENTENCES if cell.nested else most)
     measures = heat_measures(cell) if measures is None else measures
-    scores = {name: scores_of(cell.scores(name)[row], measure_label(name))[shown] for name in measures}
+    scores = {name: scores_of(cell.scores(name)[row], readable(name))[shown] for name in measures}
     return SimpleNamespace(
         instance_id=visible(cell.instance_ids[row]),
         predicted=class_label(cell, predicted),
         probability=float(cell.probs[row, predicted]),
         label="" if np.isnan(label) else class_label(cell, int(label)),
         wrong=not np.isnan(label) and label != predicted,
-        lines=[(measure_label(name), hue_of(name), values) for name, values in scores.items()],
+        lines=[(readable(name), hue_of(name), values) for name, values in scores.items()],
         tokens=list(map(visible, texts[shown])),
         gold=(cell.rows("rationale")[row][shown] > 0).tolist() if cell.has("rationale") else [],
         length=len(texts),

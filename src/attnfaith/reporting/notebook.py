@@ -4,13 +4,12 @@ All styles are in the HTML itself, on a ground of their own, so that it can be r
 """
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from attnfaith.record import of_sequences
-from attnfaith.reporting.cells import Cell, describe, main_measures, measure_label, undefined
+from attnfaith.reporting.cells import Cell, describe, main_measures, readable, undefined
 from attnfaith.reporting.heatmap import SHADES, example, heat_measures, middle_text
 from attnfaith.reporting.html import template
 from attnfaith.reporting.sections import agreement
@@ -58,7 +57,7 @@ class ShownText:
     @property
     def taus(self) -> list[tuple[str, str]]:
         """Kendall's tau of attention with each measure that is shown."""
-        return [(measure_label(name), signed(self.cell.tau("attention", name)[self.row])) for name in self.names[1:]]
+        return [(readable(name), signed(self.cell.tau("attention", name)[self.row])) for name in self.names[1:]]
 
     def html(self) -> str:
         """A heat map that needs nothing beside it; all text in it is escaped."""
@@ -80,7 +79,7 @@ class ShownText:
             lines.append("The text was longer than the model reads, and was cut.")
         if len(text.tokens) < text.length:
             lines.append(f"The first {len(text.tokens)} of {text.length} {text.unit}s.")
-        scores = {measure_label(name): cell.scores(name)[self.row][: len(text.tokens)] for name in self.names}
+        scores = {readable(name): cell.scores(name)[self.row][: len(text.tokens)] for name in self.names}
         columns = {name: ["–" if np.isnan(value) else f"{value:.3g}" for value in row] for name, row in scores.items()}
         if text.gold:
             columns["gold"] = ["*" if gold else "" for gold in text.gold]
@@ -96,14 +95,13 @@ class Overview:
     def __init__(self, cells: Sequence[Cell]):
         self.cells = cells
 
-    @cached_property
+    @property
     def lead(self) -> list[str]:
         """The report's sentences on agreement; of several cells those that compare them."""
-        if len(self.cells) == 1:
-            return agreement.SECTION.sentences(self.cells[0])
-        return agreement.side_by_side(self.cells)
+        single = len(self.cells) == 1
+        return agreement.SECTION.sentences(self.cells[0]) if single else agreement.side_by_side(self.cells)
 
-    @cached_property
+    @property
     def verdict(self) -> list[str]:
         """The verdict on one model of texts, a sentence each; [] for several models and for pairs."""
         if len(self.cells) != 1 or of_sequences(self.cells[0].table):

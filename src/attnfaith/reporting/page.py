@@ -6,6 +6,7 @@ Shapes: N texts, T tokens of a text, C classes.
 """
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 from markupsafe import Markup
 
 from attnfaith import record as records
-from attnfaith.reporting import sections
+from attnfaith.reporting import heatmap, sections
 from attnfaith.reporting.cells import (
     CELL,
     FINGERPRINTS,
@@ -24,29 +25,17 @@ from attnfaith.reporting.cells import (
     describe,
     differing_keys,
     main_measures,
-    measure_label,
+    readable,
     reference_measure,
     split_cells,
 )
 from attnfaith.reporting.charts import Chart, draw, figure_files, svg
 from attnfaith.reporting.facts import record_facts
-from attnfaith.reporting.heatmap import (
-    LONGEST,
-    NEGATIVE,
-    SHADES,
-    class_label,
-    direction_of,
-    example,
-    heat_measures,
-    hue_of,
-    middle_text,
-    visible,
-)
 from attnfaith.reporting.html import packed, script, template
 from attnfaith.reporting.pairs import page_pairs
 from attnfaith.reporting.sections.agreement import measures_chart, side_by_side
 from attnfaith.reporting.tables import table_files
-from attnfaith.reporting.verdicts import verdict
+from attnfaith.reporting.verdicts import UNMEASURED, verdict
 from attnfaith.support.errors import FileError
 from attnfaith.support.escaping import file_name, script_data
 from attnfaith.support.files import write_atomically
@@ -176,7 +165,7 @@ def render_page(
         contents={**contents, **chapters, "tables": "Tables", "made": "How it was made"},
         chapters=chapters,
         script=None if pairs or not any(part["texts"] for part in parts) else script("parts", "what_if", "explorer"),
-        **SHADES,
+        **heatmap.SHADES,
     )
 
 
@@ -189,21 +178,28 @@ def figure_stem(cell: Cell, place: int, keys: Sequence[str], chart: Chart) -> st
 def first_screen(cell: Cell, key: str = "chart") -> dict[str, object]:
     """The first screen of one cell of texts. key: names its chart among those of the page.
 
-    ratio: places of ρ on a scale of 0 to 100, by name; {} where it was not computed. chart: SVG; None without a measure.
-    why_chart: a remark on it. text: the one that is shown; why: this one.
+    ratio: places of ρ on a scale of 0 to 100, by name; {} where it was not computed. command: what to do, as a command; ""
+    where the record names no run. chart: SVG; None without a measure. why_chart: a remark on it. text: the one that is
+    shown; why: this one.
     """
     outcome, chart = verdict([cell]), measures_chart([cell])
     measure = "integrated_gradients" if "integrated_gradients" in cell.measures else reference_measure(cell)
-    row, why = middle_text(cell)
+    row, why = heatmap.middle_text(cell)
     ratio = outcome.ratio
     ends = {} if np.isnan(ratio.low) else {"value": ratio.value, "low": ratio.low, "high": ratio.high}
+    run = cell.settings.get("recipe", {}).get("output_dir")
+    if outcome == UNMEASURED:
+        words = ["measure", run, "--add", "integrated_gradients", "comprehensiveness"]
+    else:
+        words = ["show", run, *(["--measures", measure] if measure else [])]
     return {
         "title": describe(cell.heading),
         "verdict": outcome,
+        "command": shlex.join(["attnfaith", *words]) if run else "",
         "ratio": {name: 100 * min(max(place, 0.0), 1.0) for name, place in ends.items()},
         "chart": chart and svg(chart, key),
         "why_chart": chart.why if chart else "",
-        "text": example(cell, row, ["attention", *([measure] if measure else [])], LONGEST),
+        "text": heatmap.example(cell, row, ["attention", *([measure] if measure else [])], heatmap.LONGEST),
         "why": why,
     }
 
@@ -222,20 +218,20 @@ def explorer(cell: Cell, place: int, *, most_bytes: int = MOST_BYTES) -> Markup:
         return Markup()
     classes, affine = cell.probs.shape[1], cell.has(*AFFINE)
     order = np.random.default_rng(SAMPLE_SEED).permutation(len(cell))
-    sizes = np.cumsum(4 * cell.lengths[order] * (len(heat_measures(cell)) + classes * affine) + 4 * classes)
+    sizes = np.cumsum(4 * cell.lengths[order] * (len(heatmap.heat_measures(cell)) + classes * affine) + 4 * classes)
     rows = np.sort(order[: max(1, int(np.searchsorted(sizes, most_bytes, side="right")))])
-    unit, labels = "sentence" if cell.nested else "token", [class_label(cell, number) for number in range(classes)]
+    unit, labels = "sentence" if cell.nested else "token", [heatmap.class_label(cell, number) for number in range(classes)]
     # the measures whose agreement with attention texts are sorted by; first the one that the page speaks of
     compared = [name for name in dict.fromkeys((*main_measures(cell)[-1:], *cell.measures)) if name != "attention"]
     data = {
-        "ids": [visible(cell.instance_ids[row]) for row in rows],
+        "ids": [heatmap.visible(cell.instance_ids[row]) for row in rows],
         "classes": labels,
-        "measures": [[measure_label(name), hue_of(name)] for name in heat_measures(cell)],
+        "measures": [[readable(name), heatmap.hue_of(name)] for name in heatmap.heat_measures(cell)],
         "main": len(main_measures(cell)),
-        "negative": NEGATIVE,
-        "compared": list(map(measure_label, compared)),
+        "negative": heatmap.NEGATIVE,
+        "compared": list(map(readable, compared)),
         "unit": unit,
-        "queries": None if cell.queries is None else [" ".join(map(visible, cell.queries[row])) for row in rows],
+        "queries": None if cell.queries is None else [" ".join(map(heatmap.visible, cell.queries[row])) for row in rows],
         **_packed_numbers(cell, rows, compared),
     }
     return Markup(
@@ -271,10 +267,10 @@ def _packed_numbers(cell: Cell, rows: Sequence[int], compared: Sequence[str]) ->
         "truncated": cell.table.column("truncated").to_numpy()[rows].astype(np.uint8),
         "labels": np.nan_to_num(cell.labels[rows], nan=-1).astype(np.int32),
         "probs": cell.probs[rows].astype(np.float32).ravel(),
-        "backward": np.array([direction_of(text) == "rtl" for text in texts], np.uint8),
+        "backward": np.array([heatmap.direction_of(text) == "rtl" for text in texts], np.uint8),
         "tokens": np.array([vocabulary[token] for token in tokens], np.uint32),
     }
-    numbers |= {f"scores{number}": flat(cell.scores(name)) for number, name in enumerate(heat_measures(cell))}
+    numbers |= {f"scores{number}": flat(cell.scores(name)) for number, name in enumerate(heatmap.heat_measures(cell))}
     for number, name in enumerate(compared):
         numbers[f"tau{number}"] = cell.tau("attention", name)[rows].astype(np.float32)
     if cell.has("rationale"):
@@ -284,7 +280,7 @@ def _packed_numbers(cell: Cell, rows: Sequence[int], compared: Sequence[str]) ->
     # the first byte of each little-endian number, then the second: so they deflate better
     planes = [np.ascontiguousarray(values.reshape(-1, 1).view(np.uint8).T) for values in numbers.values()]
     return {
-        "vocabulary": [visible(token) for token in vocabulary],
+        "vocabulary": [heatmap.visible(token) for token in vocabulary],
         "layout": [[name, values.dtype.str.lstrip("<|"), values.size] for name, values in numbers.items()],
         "numbers": packed(*planes),
     }

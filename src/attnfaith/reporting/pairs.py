@@ -7,7 +7,7 @@ import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import POSSIBLE, SURE, alignment_scores
 from attnfaith.metrics.extraction import extract_links
-from attnfaith.reporting.cells import Cell, measure_label, per_cell
+from attnfaith.reporting.cells import Cell, per_cell, readable
 from attnfaith.reporting.heatmap import direction_of, scores_of, visible
 from attnfaith.reporting.sections.alignment import ANY, AXES, Reading, at, columns, readings, weights
 
@@ -74,7 +74,7 @@ def pair(cell: Cell, row: int, reading: Reading) -> dict[str, object]:
     source, target, probs, truncated = (
         cell.table.column(name)[row].as_py() for name in ("tokens", "target_tokens", "target_probs", "truncated")
     )
-    scores = scores_of(values.ravel(), measure_label(reading.measure))
+    scores = scores_of(values.ravel(), readable(reading.measure))
     gold = cell.rows("gold_links")[row] if cell.has("gold_links") else np.zeros(values.shape, int)
     read = extract_links(values, (reading.rule,))[0]
     sources, targets = (list(map(visible, words[:MOST_WORDS])) for words in (source, target))

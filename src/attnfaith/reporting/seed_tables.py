@@ -7,19 +7,11 @@ import numpy as np
 import pandas as pd
 
 from attnfaith.reporting import sections
-from attnfaith.reporting.cells import (
-    CELL,
-    FINGERPRINTS,
-    KINDS,
-    Cell,
-    ReportError,
-    differing_keys,
-    measure_label,
-    quantity_label,
-)
+from attnfaith.reporting.cells import CELL, FINGERPRINTS, KINDS, Cell, ReportError, differing_keys, readable
 from attnfaith.reporting.sections import alignment
 from attnfaith.reporting.sections.agreement import TAU
 from attnfaith.reporting.tables import Grid, over_seeds, short_number
+from attnfaith.stats import mean
 from attnfaith.support.errors import cut
 from attnfaith.support.escaping import csv_frame
 
@@ -58,11 +50,10 @@ def numbers_table(cells: Sequence[Cell]) -> pd.DataFrame:
         measured = {f"{ALIGNED}{row['measure']}": (row["n"], row["error_rate"]) for row in judged}
         for name, values in sections.numbers(cell).items():
             defined = values[~np.isnan(values)]
-            measured.setdefault(name, (len(defined), float(defined.mean()) if len(defined) else np.nan))
-        for name, (n, mean) in measured.items():
-            start = next((start for start in (TAU, ALIGNED) if name.startswith(start)), None)
-            keys = {"quantity": name, "measure": name.removeprefix(start) if start else ""}
-            rows.append({**cell.heading, **keys, "n": n, "mean": mean})
+            measured.setdefault(name, (len(defined), mean(defined)))
+        for name, (n, number) in measured.items():
+            measure = next((name.removeprefix(start) for start in (TAU, ALIGNED) if name.startswith(start)), "")
+            rows.append({**cell.heading, "quantity": name, "measure": measure, "n": n, "mean": number})
     return pd.DataFrame(rows, columns=[*CELL, "quantity", "measure", "n", "mean"])
 
 
@@ -88,10 +79,9 @@ def seed_table(cells: Sequence[Cell], rows: Sequence[str], column: str, where: M
     table = table[table["measure"] != ""].assign(quantity="") if "measure" in named else table.assign(measure="")
     if table.empty:
         raise ReportError("no number is left for the table: measure the runs first")
-    title = (BY_MEASURE if "measure" in named else "Mean over texts") + (
-        f" ({', '.join(f'{key} {wanted}' for key, wanted in where.items())})" if where else ""
-    )
-    return _over_seeds(table, "table", title, rows, column)
+    title = BY_MEASURE if "measure" in named else "Mean over texts"
+    chosen = ", ".join(f"{key} {wanted}" for key, wanted in where.items())
+    return _over_seeds(table, "table", f"{title} ({chosen})" if chosen else title, rows, column)
 
 
 def _over_seeds(table: pd.DataFrame, name: str, title: str, rows: Sequence[str], column: str) -> SeedTable:
@@ -111,9 +101,10 @@ def _over_seeds(table: pd.DataFrame, name: str, title: str, rows: Sequence[str],
                 f"({cut(values)}); add it to the rows, or choose one with --where {differing[0]}=…"
             )
     seeds = int(long["n_seeds"].mode().iloc[-1])  # that most numbers rest on, of equally many the larger
-    words = {"measure": measure_label, "quantity": quantity_label}
     texts = long.assign(text=[_text(row, seeds) for row in long.to_dict("records")])
-    texts[keys] = pd.DataFrame({key: long[key].astype(str).map(words.get(key, str)) for key in keys})
+    texts[keys] = pd.DataFrame(
+        {key: long[key].astype(str).map(readable if key in ("measure", "quantity") else str) for key in keys}
+    )
     wide = texts.set_index(keys)["text"].unstack(sort=False).fillna(ABSENT).reset_index()
     spread = f"mean ± standard deviation (n - 1) over {seeds} seeds" if seeds > 1 else "one seed, so no spread"
     note = f"{title}: {spread}. (n = …): another number of seeds where it is defined. {ABSENT}: not measured."
@@ -137,5 +128,8 @@ def overview(cells: Sequence[Cell]) -> list[SeedTable]:
     if table.duplicated([*rows, "quantity", "seed"]).any():  # one data set in two versions
         rows += [name for name in FINGERPRINTS if table[name].nunique() > 1]
     measured, others = table[table["measure"] != ""].assign(quantity=""), table[table["measure"] == ""]
-    tables = [_over_seeds(measured, "agreement", BY_MEASURE, rows, "measure")] if len(measured) else []
-    return tables + ([_over_seeds(others, "numbers", "Mean over texts", rows, "quantity")] if len(others) else [])
+    parts = (
+        (measured, "agreement", BY_MEASURE, rows, "measure"),
+        (others, "numbers", "Mean over texts", rows, "quantity"),
+    )
+    return [_over_seeds(*part) for part in parts if len(part[0])]

@@ -12,9 +12,8 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
-from attnfaith.reporting.cells import CELL, Cell, measure_label, name_class, per_cell, quantity_label, split_cells
+from attnfaith.reporting.cells import CELL, Cell, name_class, per_cell, readable
 from attnfaith.reporting.charts import Chart
 from attnfaith.reporting.html import DECLARED
 from attnfaith.reporting.tables import Grid, differing, format_number, number_with_interval, short_number
@@ -138,7 +137,7 @@ class Table:
             if name == CLASS_COLUMN:
                 return name_class(row[name], names)
             if name in MEASURES:
-                return " – ".join(map(measure_label, row[name].split("–")))
+                return " – ".join(map(readable, row[name].split("–")))
             return number_with_interval(row, name) if "[95 %" in self.headings[name] else _number(row[name])
 
         lines = [
@@ -214,9 +213,9 @@ class Section:
         for pattern, quantity in self.quantities.items():
             if fnmatchcase(name, pattern):
                 start, _, end = pattern.partition("*")
-                rest = measure_label(name.removeprefix(start).removesuffix(end))
-                return replace(quantity, label=quantity.label.format(rest).strip() or quantity_label(name))
-        return Quantity(quantity_label(name))
+                rest = readable(name.removeprefix(start).removesuffix(end))
+                return replace(quantity, label=quantity.label.format(rest).strip() or readable(name))
+        return Quantity(readable(name))
 
     @per_cell
     def summary(self, cell: Cell) -> dict[str, Row]:
@@ -298,11 +297,6 @@ def interval_in_words(row: Row) -> str:
     """ " (95 % interval 0.100 to 0.150)" of a row with ci_low and ci_high, for behind the number; "" where undefined."""
     low, high = row["ci_low"], row["ci_high"]
     return "" if np.isnan(low) else f" (95 % interval {low:.3f} to {high:.3f})"
-
-
-def cells_of(record: "pa.Table | Sequence[Cell]") -> Sequence[Cell]:
-    """The cells of a record; cells as they are."""
-    return split_cells(record) if isinstance(record, pa.Table) else record
 
 
 def summary(cells: Sequence[Cell], sections: Iterable[Section]) -> pd.DataFrame:

@@ -3,10 +3,8 @@ never 0.
 """
 
 import io
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,7 +13,6 @@ import pyarrow.parquet as pq
 
 from attnfaith.reporting.cells import ReportError
 from attnfaith.support.escaping import csv_frame, latex, markdown, markdown_table, printable
-from attnfaith.support.files import write_atomically
 
 
 @dataclass(frozen=True)
@@ -148,8 +145,3 @@ def table_files(df: pd.DataFrame, stem: str) -> dict[str, bytes]:
         f"{stem}.md": to_markdown(df).encode(),
         f"{stem}.parquet": buffer.getvalue(),
     }
-
-
-def save_table(df: pd.DataFrame, stem: str | os.PathLike) -> list[Path]:
-    """Write the files of `table_files`; returns their paths."""
-    return [write_atomically(path, content) for path, content in table_files(df, os.fspath(stem)).items()]

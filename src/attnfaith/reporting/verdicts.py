@@ -7,7 +7,7 @@ import pandas as pd
 
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.record import ABSOLUTE
-from attnfaith.reporting.cells import Cell, measure_label
+from attnfaith.reporting.cells import Cell, readable
 from attnfaith.verdict import CANNOT_TELL, SCOPE, Losses, Verdict, judge
 
 
@@ -51,7 +51,7 @@ def losses(cell: Cell) -> Losses:
         predicted=cell.predicted,
         labels=np.where(repeated, np.nan, cell.labels),
         class_names=cell.class_names or tuple(map(str, range(cell.probs.shape[1]))),
-        reference_name=measure_label(reference.removeprefix(ABSOLUTE)),
+        reference_name=readable(reference.removeprefix(ABSOLUTE)),
         uniform=cell.heading["projection"] == "uniform",
         precision=average_precision(cell.attention, cell.rows("rationale")) if cell.has("rationale") else nothing,
         **columns,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith import record as records
-from attnfaith.reporting.cells import describe, measure_label, one_cell
+from attnfaith.reporting.cells import describe, one_cell, readable
 from attnfaith.reporting.heatmap import direction_of, visible
 from attnfaith.reporting.html import PageFile, packed, script, template
 from attnfaith.reporting.notebook import row_of
@@ -101,6 +101,7 @@ class View(PageFile):
                 "answers": {name: self.answer(name).round(6).tolist() for name in values},
             },
             lacks={TITLES[name]: why for name, why in self.lacks.items() if name not in self.matrices},
+            markers=bool(self.inside.any() and not self.inside.all()),
             facts=[counted(len(tokens), "position"), *(["the text was cut at the model's limit"] if self.truncated else [])],
         )
 
@@ -173,7 +174,7 @@ class PairView(PageFile):
         return _page(
             self.measures,
             self.axes,
-            {name: measure_label(name) for name in self.measures},
+            {name: readable(name) for name in self.measures},
             {"source": list(map(visible, self.source)), "target": list(map(visible, self.target))},
             heading=(f"Which words align in {self.model}", visible(self.instance_id), ""),
             data={
@@ -207,6 +208,7 @@ def _page(
     data: Mapping,
     facts: Sequence[str],
     lacks: Mapping[str, str] | None = None,
+    markers: bool = False,
 ) -> str:
     """The page of measures over target by source words. words: {"words": of a text}, or those of source and target."""
     count = sum(values.size for values in measures.values())
@@ -233,5 +235,6 @@ def _page(
         rows=any("R" in own for own in axes.values()),
         links=data.get("links") is not None,
         lacks=lacks or {},
+        markers=markers,
         facts=facts,
     )

@@ -21,9 +21,9 @@ from attnfaith.measurement import engine
 from attnfaith.measurement.registry import build
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.record import training_fields
-from attnfaith.reporting import write_report
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.facts import translation_in_words
+from attnfaith.reporting.page import write_report
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.runs.folder import REPORT, SHARDS, TRANSLATIONS, RunError, check_free, held, note, prepare, read_state

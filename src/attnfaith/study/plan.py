@@ -43,8 +43,6 @@ class Study:
     is run: a study file is code"""
     published: str | None = None
     """CSV of published numbers, for the analysis to show beside the measured ones"""
-    stand_ins: dict[str, str] = field(default_factory=dict)
-    """data set: the one of the paper that it stands in for, whose published numbers are shown beside it"""
     tables: list[str] = field(default_factory=list)
     """which tables; where not given, all that single cells allow"""
     mix_versions: bool = False

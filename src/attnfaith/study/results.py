@@ -16,12 +16,13 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from attnfaith import record
-from attnfaith.reporting import save_figure, save_table
 from attnfaith.reporting.analysis import DEFAULT, Analysis, analyse, check_identities, study_figures, study_tables
 from attnfaith.reporting.cells import Cell as MeasuredCell
 from attnfaith.reporting.cells import split_cells
+from attnfaith.reporting.charts import figure_files
 from attnfaith.reporting.html import template
 from attnfaith.reporting.seed_tables import FORMATS, overview
+from attnfaith.reporting.tables import table_files
 from attnfaith.study.plan import Cell, complete
 from attnfaith.support.errors import counted
 from attnfaith.support.files import RECORD, STATE, is_locked, read_object, write_atomically
@@ -73,13 +74,12 @@ def write_results(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Pat
     own = analyse(study, measured, tables)
     texts = {**own.texts, **{f"{name}.md": grid.formatted("markdown") for name, grid in own.grids.items()}}
     written = Analysis({**tables, **own.tables}, own.grids, texts, {**study_figures(measured, names), **own.figures})
-    for name, table in written.tables.items():
-        save_table(table, output / name)
-    for name, text in texts.items():
-        write_atomically(output / name, text)
+    files = {path: content for name, table in written.tables.items() for path, content in table_files(table, name).items()}
     for name, figure in written.figures.items():
-        save_figure(figure, output / "figures" / name, ["png"], dpi=90)  # small enough for a repository to keep
-        save_figure(figure, output / "figures" / name, ["pdf"])
+        files |= figure_files(figure, f"figures/{name}", ["png"], dpi=90)  # small enough for a repository to keep
+        files |= figure_files(figure, f"figures/{name}", ["pdf"])
+    for path, content in {**files, **texts}.items():
+        write_atomically(output / path, content)
     states = [read_object(folder / STATE) for folder in folders.values()]
     origin = provenance(len(cells), states, [part for table in records.values() for part in record.settings(table)])
     write_atomically(output / "made.json", json.dumps(origin, indent=1) + "\n")

@@ -20,9 +20,8 @@ from attnfaith.reporting.spec import WHOLE, Section, section, summary
 def _scalar_columns(cell: Cell) -> dict[str, np.ndarray]:
     """The scalar columns of a cell that are no common column of records and that no other section reads, [N]."""
     others = [section for section in registry().values() if section is not COLUMNS]
-    common = {*records.COLUMNS, *records.IDENTITY_COLUMNS}
     fields = [part for part in cell.table.schema if pa.types.is_floating(part.type) or pa.types.is_integer(part.type)]
-    names = [part.name for part in fields if part.name not in common]
+    names = {part.name: None for part in fields if part.name not in (*records.COLUMNS, *records.IDENTITY_COLUMNS)}
     return {name: cell.column(name) for name in names if not any(section.reads(name) for section in others)}
 
 
@@ -48,7 +47,6 @@ def numbers(cell: Cell) -> dict[str, np.ndarray]:
     return {
         name: values
         for section in of_cell(cell)
-        if section.compared
         for name, values in section.numbers(cell).items()
         if any(fnmatchcase(name, pattern) for pattern in section.compared)
     }
@@ -56,7 +54,7 @@ def numbers(cell: Cell) -> dict[str, np.ndarray]:
 
 def frames(cells: Sequence[Cell], names: Sequence[str] | None = None) -> dict[str, pd.DataFrame]:
     """Every table of the named sections, of all unless some are named, that has rows, by file name."""
-    chosen = [registry()[name] for name in (registry() if names is None else names)]
+    chosen = [registry()[name] for name in names or registry()]
     tables = {name: table for section in chosen for name, table in section.frames(cells).items()}
     whole = summary(cells, chosen)
     return tables | ({WHOLE: whole} if len(whole) else {})

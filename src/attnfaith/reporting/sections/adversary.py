@@ -4,8 +4,9 @@
 Per text and epsilon, the epsilon-max JSD (nats, 0..ln 2): the largest Jensen-Shannon divergence between the model's
 attention and another that moves the prediction by a total variation distance of epsilon at most. "exact" is what
 `adversary_exact` stored, a maximum where its certainty is "exact". "search" is the largest of the rows of
-`adversary_search` that stay within .01 or .05, and of the model's own attention (0). Undefined for a text of fewer than two
-tokens.
+`adversary_search` that stay within .01 or .05, and of the model's own attention (0). And how far attention is from being
+determined, from the columns of `identifiability` (after Brunner et al. 2020, section 3): another attention is then one that
+changes nothing in what the model reads. Undefined for a text of fewer than two tokens.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence, total_variation_distance
 from attnfaith.reporting.cells import Cell, per_cell
-from attnfaith.reporting.charts import text_chart
+from attnfaith.reporting.charts import binned, text_chart
 from attnfaith.reporting.spec import section
 
 
@@ -105,4 +106,37 @@ SECTION = section(
         ticks=(0.0, float(np.log(2)) / 2, float(np.log(2))),
     ),
     lead=lambda cell: [way.name for way in strictest(cell)],
+)
+
+
+# ---------- identifiability
+
+
+BEGIN = "identifiability_"
+NUMBERS = ("tvd", "bound", "support", "top_attention", "top_low", "logit_change")
+
+
+@per_cell
+def identifiability(cell: Cell) -> dict[str, np.ndarray]:
+    """identifiability_tvd of each text, total variation distance (0..1) to the furthest other attention that was reached;
+    _bound, which none exceeds; _exact: whether they meet; _weight, _low, _high and _width: weight of its most attended token
+    (the first of equal ones), the ends of its interval and its width; _support: the fewest tokens with weight that suffice.
+    """
+    values = {name: cell.column(BEGIN + name) for name in NUMBERS}
+    values["exact"] = cell.is_exact("identifiability", ~np.isnan(values["tvd"]))
+    columns = {"weight": cell.attention, "low": cell.rows(f"{BEGIN}low"), "high": cell.rows(f"{BEGIN}high")}
+    for name, rows in columns.items():
+        pairs = zip(rows, cell.attention, strict=True)
+        values[name] = np.array([row[own.argmax()] if len(own) > 1 else np.nan for row, own in pairs], np.float64)
+    values["width"] = values["high"] - values["low"]
+    return {BEGIN + name: numbers for name, numbers in values.items()}
+
+
+IDENTIFIABILITY = section(
+    "identifiability",
+    per_text=identifiability,
+    chart=lambda cell: text_chart(
+        "identifiability_by_length",
+        binned(identifiability(cell)[f"{BEGIN}tvd"], cell.lengths, (2, 5, 10, 20, 40, 80, 160), "tokens:"),
+    ),
 )

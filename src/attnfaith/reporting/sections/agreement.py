@@ -8,14 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 
 from attnfaith.metrics.attention_faithfulness.rank_agreement import agreement, agreement_by_text
-from attnfaith.reporting.cells import Cell, main_measures, measure_label, pair_name, per_cell
+from attnfaith.reporting.cells import Cell, main_measures, pair_name, per_cell, readable
 from attnfaith.reporting.charts import TAUS, Chart, text_chart
 from attnfaith.reporting.sections import saliency
-from attnfaith.reporting.spec import Quantity, Row, cells_of, section, table
+from attnfaith.reporting.spec import Quantity, Row, section, table
 from attnfaith.stats import t_interval
 
 
@@ -38,16 +36,7 @@ def _rows(cell: Cell) -> Iterator[Row]:
 
 
 TABLE = table("agreement", rows=_rows)
-
-
-def agreement_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
-    """Return how far attention and importance rank the tokens of a text alike (Kendall's tau-b).
-
-    One row per cell x pair x predicted class. Pairs: attention with every importance measure of the record, and gradient
-    with leave-one-out. Classes: "overall", then "0", "1", ... as the model predicted them. Numbers: those of
-    `rank_agreement.agreement`.
-    """
-    return TABLE.frame(cells_of(record))
+"""One row per cell x pair x predicted class, "overall" first, then "0", "1", …: numbers of `rank_agreement.agreement`."""
 
 
 def side_by_side(cells: Sequence[Cell]) -> list[str]:
@@ -60,7 +49,7 @@ def side_by_side(cells: Sequence[Cell]) -> list[str]:
     for name, means in taus.items():
         low, high = np.fmin.reduce(means), np.fmax.reduce(means)
         words = "is undefined in all cells" if np.isnan(low) else f"lies between {low:.2f} and {high:.2f}"
-        sentences.append(f"attention – {measure_label(name)}: mean Kendall’s τ {words}.")
+        sentences.append(f"attention – {readable(name)}: mean Kendall’s τ {words}.")
     return sentences or [NO_MEASURE]
 
 
@@ -73,7 +62,7 @@ def agreement_chart(cell: Cell) -> Chart | None:
         return None
     taus = {name: cell.tau("attention", name) for name in cell.inputs}
     alike = [name for name, tau in taus.items() if (tau[~np.isnan(tau)] > ALIKE).all() and not np.isnan(tau).all()]
-    left_out = f"Not drawn, because they order every text as attention does: {', '.join(map(measure_label, alike))}."
+    left_out = f"Not drawn, because they order every text as attention does: {', '.join(map(readable, alike))}."
     return text_chart(
         "tau_by_measure",
         by_mean({name: tau for name, tau in taus.items() if name not in alike}),
@@ -87,7 +76,7 @@ def agreement_chart(cell: Cell) -> Chart | None:
 def by_mean(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Numbers of texts by the label of their measure, the largest mean first; without what is undefined for all texts."""
     means = {name: np.nanmean(numbers) for name, numbers in values.items() if not np.isnan(numbers).all()}
-    return {measure_label(name): values[name] for name in sorted(means, key=lambda name: -means[name])}
+    return {readable(name): values[name] for name in sorted(means, key=lambda name: -means[name])}
 
 
 def measures_chart(cells: Sequence[Cell]) -> Chart | None:

@@ -19,7 +19,7 @@ import numpy as np
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignment_scores, quotients
 from attnfaith.metrics.extraction import RULES, SHARE_RULES, Rule, count_links, diagonal, extract_links, halves
-from attnfaith.reporting.cells import Cell, measure_label, per_cell
+from attnfaith.reporting.cells import Cell, per_cell, readable
 from attnfaith.reporting.spec import Row, interval_in_words, section, table
 from attnfaith.stats import ratio_intervals
 from attnfaith.support.errors import counted
@@ -68,7 +68,7 @@ class Reading:
         """For reading: "attention, layer 1, head 3, the row that predicts the word, target argmax"."""
         parts = [f"{name} {number}" for name, number in (("layer", self.layer), ("head", self.head)) if number is not None]
         parts += [] if self.row is None else [f"the row {ROW_WORDS[ROWS[self.row]]}"]
-        return ", ".join([measure_label(self.measure), *parts, self.rule.label])
+        return ", ".join([readable(self.measure), *parts, self.rule.label])
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +209,8 @@ def _all_rows(cell: Cell) -> Iterator[Row]:
 
 
 def _measure_words(row: Row) -> str:
-    own = measure_label(row["measure"])
-    return f"{own}: {measure_label(row['of'])}" if row["measure"] == ANY else own
+    own = readable(row["measure"])
+    return f"{own}: {readable(row['of'])}" if row["measure"] == ANY else own
 
 
 # a dash where a measure does not have a layer, head or row
@@ -227,7 +227,7 @@ def _sentences(cell: Cell) -> Iterator[str]:
         return
     best = chosen[ANY]
     yield (
-        f"Of {counted(best['readings'], 'way')} to read links, {measure_label(best['of'])} had the lowest alignment error "
+        f"Of {counted(best['readings'], 'way')} to read links, {readable(best['of'])} had the lowest alignment error "
         f"rate on one half of the sentence pairs, {best['error_rate_chosen_on']:.3f}; on the other {best['n']:,} it is "
         f"{_rate(best)}."
     )

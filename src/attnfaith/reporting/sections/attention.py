@@ -3,7 +3,7 @@
 import numpy as np
 
 from attnfaith.metrics.attention_faithfulness.divergences import normalised_entropy, share_of_zeros, support_size
-from attnfaith.reporting.cells import Cell, measure_label, per_cell
+from attnfaith.reporting.cells import Cell, per_cell, readable
 from attnfaith.reporting.charts import text_chart
 from attnfaith.reporting.spec import section
 
@@ -30,7 +30,7 @@ DISPERSION = section(
     per_text=dispersion,
     chart=lambda cell: text_chart(
         "dispersion_by_scores",
-        {measure_label(name): dispersion(cell)[f"entropy {name}"] for name in ("attention", *cell.measures)},
+        {readable(name): dispersion(cell)[f"entropy {name}"] for name in ("attention", *cell.measures)},
     ),
 )
 IMPERMISSIBLE, MARKERS = "impermissible", "markers"

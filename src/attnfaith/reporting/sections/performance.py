@@ -3,13 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 
 from attnfaith.metrics.attention_faithfulness.divergences import normalised_entropy
 from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.cells import Cell, per_cell
-from attnfaith.reporting.spec import MOST_CLASSES, Row, cells_of, section, statistic, table
+from attnfaith.reporting.spec import MOST_CLASSES, Row, section, statistic, table
 from attnfaith.stats import mean
 from attnfaith.support.errors import counted
 
@@ -42,19 +40,11 @@ def _rows(cell: Cell) -> Iterator[Row]:
 
 
 TABLE = table("performance", rows=_rows)
-
-
-def performance_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
-    """Return how well each cell classifies, on which texts, and how concentrated its attention is. One row per cell.
-
-    accuracy, roc_auc, f1_class_<c>: over instances with a gold label, in 0..1, as `classification_scores` defines
-    them; support_class_<c>: instances of the gold class. length_mean, length_median: attendable tokens.
-
-    Means over instances, empty texts excluded: max_attention, the largest weight, in 0..1; support_share, the share of
-    tokens with a weight above zero, in 0..1; normalised_entropy, entropy / log T, 0 where one token has all the weight
-    and 1 where attention is uniform, undefined below two tokens.
-    """
-    return TABLE.frame(cells_of(record))
+"""One row per cell. accuracy, roc_auc, f1_class_<c>: over instances with a gold label, in 0..1, as `classification_scores`
+defines them; support_class_<c>: instances of the gold class. length_mean, length_median: attendable tokens. Means over
+instances with tokens: max_attention, the largest weight; support_share, the share of tokens with a weight above zero;
+normalised_entropy, entropy / log T, undefined below two tokens.
+"""
 
 
 def selected_by(run: Mapping, class_names: Sequence[str]) -> str:

@@ -15,8 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 
 from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness import erasure_curves
@@ -28,9 +26,9 @@ from attnfaith.metrics.attention_faithfulness.plausibility import (
 )
 from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.html import DECLARED
-from attnfaith.reporting.spec import Row, cells_of, counts, main, section, table
+from attnfaith.reporting.spec import Row, counts, main, section, table
 from attnfaith.reporting.tables import format_number
-from attnfaith.stats import estimate, holm, mean, sign_flip_tests, with_interval
+from attnfaith.stats import bca_interval, estimate, holm, mean, sign_flip_tests, with_interval
 
 
 RIVALS = (f"{records.ABSOLUTE}integrated_gradients", "leave_one_out", f"{records.ABSOLUTE}gradient_x_input", "gradient")
@@ -139,7 +137,7 @@ def differences(values: Mapping[str, np.ndarray], better: int, other: str | None
         return {name: [np.nan] * len(values) for name in names}
     paired = np.stack([better * (own - values[other]) for own in values.values()], axis=1)
     paired[:, list(values).index(other)] = np.nan
-    estimates = [list(estimate("", column).values()) for column in paired.T]
+    estimates = [list(estimate("", column, interval=bca_interval).values()) for column in paired.T]
     return dict(zip(names, [*zip(*estimates, strict=True), holm(sign_flip_tests(paired))], strict=True))
 
 
@@ -183,15 +181,7 @@ def _evidence_rows(cell: Cell) -> Iterator[Row]:
 
 
 EVIDENCE = table("plausibility", rows=_evidence_rows)
+"""One row per cell x score. auprc_mean: mean average precision, 0..1. random_baseline, uniform_baseline: what scores in
+random order, and equal ones, reach on the same texts. Plausible is not faithful (Jacovi & Goldberg 2020).
+"""
 PLAUSIBILITY = section("plausibility", tables=(EVIDENCE,))
-
-
-def plausibility_table(record: "pa.Table | Sequence[Cell]") -> pd.DataFrame:
-    """Return how far attention and each importance measure point at the tokens people marked as evidence.
-
-    One row per cell x score. auprc_mean, ci_low, ci_high: mean average precision, in 0..1, with its 95 % interval.
-    random_baseline: what scores in random order reach on the same texts; uniform_baseline: what equal scores reach. No rows
-    where the record has no rationale. Plausible is not faithful: agreement with people says nothing about what the model
-    used (Jacovi & Goldberg, 2020).
-    """
-    return EVIDENCE.frame([cell for cell in cells_of(record) if PLAUSIBILITY.applies(cell)])

@@ -17,6 +17,11 @@ const isText = "words" in view, source = isText ? view.words : view.source, targ
 const wide = source.length, high = target.length, area = wide * high;
 const isWord = (place) => !view.inside || Boolean(view.inside[place]);
 const hasMarkers = isText && view.inside.includes(0) && view.inside.includes(1);
+// ---- the target and source words that are shown: markers on demand
+const isShown = (_, place) => !hasMarkers || isWord(place) || part("markers").checked;
+const placesOf = (words) => Array.from(words.keys()).filter((place) => isShown(null, place));
+let rows = placesOf(target), columns = placesOf(source);
+const next = (places, now, by) => places[within(places.indexOf(now) + by, 0, places.length - 1)];
 
 // ---- weights, in steps of the largest of their measure
 const bytes = await unpacked(view.weights), values = new Int16Array(bytes.buffer, 0, bytes.length / 2);
@@ -69,7 +74,7 @@ for (const side of isText ? ["words"] : ["source", "target"]) {
     event.preventDefault();
     if (!arrow) return choose({target: NONE, source: NONE});
     const step = (getComputedStyle(box).direction === "rtl" ? -arrow[0] : arrow[0]) + arrow[1];
-    const place = within(at + step, 0, buttons[side].length - 1);
+    const place = next(side === "source" ? columns : rows, at, step);
     choose(choice(place));
     buttons[side][place].focus();
   });
@@ -140,27 +145,27 @@ function shade(nodes, shares, colour) {
 }
 const channels = (name) => [1, 3, 5].map((place) => parseInt(style(name).slice(place, place + 2), 16));
 function paint(canvas, weights) { // below 0 in the other hue
-  const amount = amountOf(weights);
-  Object.assign(canvas, {width: wide, height: high});
-  const pen = canvas.getContext("2d"), image = pen.createImageData(wide, high);
+  const amount = amountOf(weights), places = rows.flatMap((row) => columns.map((column) => row * wide + column));
+  Object.assign(canvas, {width: columns.length, height: rows.length});
+  const pen = canvas.getContext("2d"), image = pen.createImageData(columns.length, rows.length);
   const paper = channels("--paper"), deep = channels("--deep"), hues = [channels("--reads"), channels("--readers")];
-  for (let place = 0; place < area; place++) {
-    const signed = within(amount(weights[place]), -1, 1), strength = Math.abs(signed), hue = hues[signed < 0 ? 1 : 0];
+  places.forEach((weight, place) => {
+    const signed = within(amount(weights[weight]), -1, 1), strength = Math.abs(signed), hue = hues[signed < 0 ? 1 : 0];
     const [from, to, share] = signed < 0 ? [paper, hue, strength]
       : strength < 0.65 ? [paper, hue, strength / 0.65] : [hue, deep, (strength - 0.65) / 0.35];
     for (let channel = 0; channel < 3; channel++) image.data[4 * place + channel] = from[channel] + (to[channel] - from[channel]) * share;
     image.data[4 * place + 3] = 255;
-  }
+  });
   pen.putImageData(image, 0, 0);
 }
 
 // ---- the map: cells, frames of links, gold
 let shown = null;
 function drawMap() {
-  const canvas = part("cells"), width = part("square").clientWidth, cell = width / wide, ratio = window.devicePixelRatio || 1, image = element("canvas");
+  const canvas = part("cells"), width = part("square").clientWidth, cell = width / columns.length, ratio = window.devicePixelRatio || 1, image = element("canvas");
   paint(image, shown);
-  Object.assign(canvas, {width: Math.round(width * ratio), height: Math.round(cell * high * ratio)});
-  canvas.style.height = `${cell * high}px`;
+  Object.assign(canvas, {width: Math.round(width * ratio), height: Math.round(cell * rows.length * ratio)});
+  canvas.style.height = `${cell * rows.length}px`;
   const pen = canvas.getContext("2d");
   pen.imageSmoothingEnabled = false;
   pen.drawImage(image, 0, 0, canvas.width, canvas.height);
@@ -178,15 +183,15 @@ function drawMap() {
     box(row, column, inset, kind === POSSIBLE ? "--readers" : "--paper");
   });
   Object.assign(pen, {strokeStyle: style("--ink"), lineWidth: 2});
-  if (state.target !== NONE) pen.strokeRect(1, state.target * cell, width - 2, cell);
-  if (state.source !== NONE) pen.strokeRect(state.source * cell, 1, cell, cell * high - 2);
+  if (rows.includes(state.target)) pen.strokeRect(1, rows.indexOf(state.target) * cell, width - 2, cell);
+  if (columns.includes(state.source)) pen.strokeRect(columns.indexOf(state.source) * cell, 1, cell, cell * rows.length - 2);
   part("map-head").textContent = nameOf(state.layer, state.head);
   part("cell").textContent = "Point at a cell for its weight.";
 }
 const cellAt = (event) => {
   const box = part("cells").getBoundingClientRect();
-  return [[(event.clientY - box.top) / box.height, high], [(event.clientX - box.left) / box.width, wide]]
-    .map(([share, count]) => within(Math.floor(share * count), 0, count - 1));
+  return [[(event.clientY - box.top) / box.height, rows], [(event.clientX - box.left) / box.width, columns]]
+    .map(([share, places]) => places[within(Math.floor(share * places.length), 0, places.length - 1)]);
 };
 part("square").addEventListener("pointermove", (event) => {
   const [row, column] = cellAt(event);
@@ -201,7 +206,7 @@ part("matrix").addEventListener("keydown", (event) => {
   if (!arrow && event.key !== "Escape") return;
   event.preventDefault();
   if (!arrow) return choose({target: NONE, source: NONE});
-  choose(arrow[1] ? {target: within(state.target + arrow[1], 0, high - 1)} : {source: within(state.source + arrow[0], 0, wide - 1)});
+  choose(arrow[1] ? {target: next(rows, state.target, arrow[1])} : {source: next(columns, state.source, arrow[0])});
 });
 
 // ---- small maps: a row for each layer, first of all heads together
@@ -233,7 +238,7 @@ function drawMaps() {
     const chosen = layer === state.layer && place - 1 === state.head;
     Object.assign(button, {ariaSelected: chosen, ariaLabel: nameOf(layer, place - 1), tabIndex: chosen ? 0 : -1});
     if (now === painted) return;
-    button.firstChild.style.aspectRatio = `${wide} / ${high}`;
+    button.firstChild.style.aspectRatio = `${columns.length} / ${rows.length}`;
     paint(button.firstChild, mapOf(layer, place - 1));
   }));
   painted = now;
@@ -274,6 +279,16 @@ function choose(change) {
   try {
     history.replaceState(null, "", `#${[measure().name, state.row, state.layer, state.head, state.target, state.source].join(".")}`);
   } catch { /* a page within a notebook has no address of its own */ }
+}
+function showMarkers() {
+  [rows, columns] = [placesOf(target), placesOf(source)];
+  painted = painted && `${state.measure} `; // to be painted anew
+  [buttons.words ?? [], part("rows").childNodes, part("columns").childNodes].forEach((nodes) =>
+    nodes.forEach((node, place) => { node.hidden = !isShown(node, place); }));
+}
+if (hasMarkers) {
+  showMarkers();
+  part("markers").addEventListener("change", () => { showMarkers(); draw(); });
 }
 part("measures").addEventListener("change", (event) => choose({measure: view.measures.findIndex(({name}) => name === event.target.value)}));
 part("rows-of-attention")?.addEventListener("change", (event) => choose({row: Number(event.target.value)}));
