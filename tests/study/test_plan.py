@@ -1,5 +1,7 @@
 """The plan of a study: cells of a grid, and the studies that are refused before a cell is run."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -8,6 +10,9 @@ from attnfaith.study import execute, plan
 from attnfaith.support.errors import AttnfaithError
 
 
+RECIPES = Path(__file__).parents[2] / "recipes"
+JAIN_WALLACE = {name: str(RECIPES / "jain_wallace_2019" / file) for name, file in (
+    ("analysis", "analysis.py"), ("published", "published.csv"))}  # fmt: skip
 TINY = "name: tiny\noutput_dir: unused\nmodel: {embedding_size: 8, hidden_size: 8}\n"
 BASE = {"name": "base", "set": {"measure.limit": 5}, "grid": {"seed": [1, 2]}}
 GUIDED = {
