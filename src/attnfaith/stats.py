@@ -36,19 +36,12 @@ def estimate(
     values = values[~np.isnan(values)]
     number = float(statistic(values)) if len(values) else np.nan
     bounds = interval(values) if interval else interval_of(values, statistic)
-    return dict(zip(with_interval(name), (number, *bounds), strict=True))
-
-
-def with_interval(name: str) -> tuple[str, str, str]:
-    """Return the names of the columns that `estimate` returns."""
-    return name, f"{name}_ci_low", f"{name}_ci_high"
+    return dict(zip((name, f"{name}_ci_low", f"{name}_ci_high"), (number, *bounds), strict=True))
 
 
 def interval_of(values: np.ndarray, statistic: Callable[[np.ndarray], float] = np.mean) -> tuple[float, float]:
-    """Return the 95 % interval of the mean or the median of values [N] without NaN, within their range.
-
-    A share, the mean of zeros and ones, has Wilson's interval (1927); another mean and a median that of `bca_interval`. NaN
-    below two values.
+    """Return the 95 % interval of the mean or the median of values [N] without NaN, within their range: Wilson's (1927) of a
+    share, the mean of zeros and ones, else that of `bca_interval`. NaN below two values.
     """
     if statistic is np.mean and len(values) > 1 and np.isin(values, (0, 1)).all():
         return wilson_interval(int(values.sum()), len(values))
@@ -56,10 +49,9 @@ def interval_of(values: np.ndarray, statistic: Callable[[np.ndarray], float] = n
 
 
 def bca_interval(values: np.ndarray, statistic: Callable[[np.ndarray], float] = np.mean) -> tuple[float, float]:
-    """Return the 95 % BCa bootstrap interval of the mean or the median of values [N] without NaN; NaN below two values.
-
-    It is that of differences: zeros and ones among them are no share. Source: Efron (1987), section 3; the acceleration of a
-    mean is a sixth of its skewness, and of a median 0, since its jackknife is symmetric.
+    """Return the 95 % BCa bootstrap interval of the mean or the median of values [N] without NaN, such as of differences,
+    whose zeros and ones are no share; NaN below two. Source: Efron (1987), section 3; the acceleration of a mean is a sixth
+    of its skewness, and of a median 0, since its jackknife is symmetric.
     """
     if len(values) < 2:
         return np.nan, np.nan
@@ -86,8 +78,8 @@ def wilson_interval(count: int, n: int) -> tuple[float, float]:
     """Return the 95 % interval of a share, count of n; n at least 1."""
     from scipy.stats import binomtest  # it takes as long to import as all of numpy
 
-    bounds = binomtest(count, n).proportion_ci(0.95, method="wilson")
-    return float(bounds.low), float(bounds.high)
+    low, high = binomtest(count, n).proportion_ci(0.95, method="wilson")
+    return float(low), float(high)
 
 
 def t_interval(values: np.ndarray, bounds: tuple[float, float] = (-1.0, 1.0)) -> tuple[float, float]:

@@ -13,12 +13,7 @@ SIZES = np.array([0.0, 1.0, 2.0, 6.0, np.nan])
 TABLE = Table(
     name="toy",
     rows=lambda cell: [{"way": way, "n": 7, "size": 2.5, "ci_low": 1.0, "ci_high": 3.0, "gap": np.nan} for way in "ab"],
-    headings={
-        "way": "the way",
-        "n": "whole",
-        "size": "size [95 % interval]",
-        "gap": "gap",
-    },
+    headings={"way": "the way", "n": "whole", "size": "size [95 % interval]", "gap": "gap"},
     words={"way": lambda row: row["way"].upper()},
     caption="Toys",
     note="All rows.",

@@ -119,12 +119,8 @@ def test_saved_tables_come_back(tiny):
     assert list(csv.columns) == list(table.columns) and "NaN" in set(csv["ci_low"])
     for name in ("tau_mean", "tau_std", "ci_low"):
         np.testing.assert_array_equal(csv[name].astype(float), table[name])  # every digit
-    header, _, first, second, *_ = (
-        [part.strip().replace("\\_", "_") for part in line.strip("|").split("|")]
-        for line in files["agreement.v1.md"].decode().splitlines()
-    )
-    row = dict(zip(header, first, strict=True))
-    assert header == list(table.columns) and (row["n"], row["tau_mean"]) == ("2", "0.667") and "undefined" in second
+    lines = files["agreement.v1.md"].decode().replace("\\_", "_").splitlines()
+    assert lines[0] == f"| {' | '.join(table.columns)} |" and "| 2 | 2 | 0.667 |" in lines[2] and "undefined" in lines[3]
 
 
 def test_the_spread_over_seeds_counts_undefined_ones():

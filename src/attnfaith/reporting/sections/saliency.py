@@ -28,7 +28,7 @@ from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.html import DECLARED
 from attnfaith.reporting.spec import Row, counts, main, section, table
 from attnfaith.reporting.tables import format_number
-from attnfaith.stats import bca_interval, estimate, holm, mean, sign_flip_tests, with_interval
+from attnfaith.stats import bca_interval, estimate, holm, mean, sign_flip_tests
 
 
 RIVALS = (f"{records.ABSOLUTE}integrated_gradients", "leave_one_out", f"{records.ABSOLUTE}gradient_x_input", "gradient")
@@ -132,7 +132,7 @@ def differences(values: Mapping[str, np.ndarray], better: int, other: str | None
     is absent. Columns to_<other> with interval and p-value, by Holm over the measures.
     """
     key = "to_rival" if other not in ("attention", "random") else f"to_{other}"
-    names = (*with_interval(key), f"{key}_p_holm")
+    names = (key, f"{key}_ci_low", f"{key}_ci_high", f"{key}_p_holm")
     if other not in values:
         return {name: [np.nan] * len(values) for name in names}
     paired = np.stack([better * (own - values[other]) for own in values.values()], axis=1)
