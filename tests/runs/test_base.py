@@ -139,33 +139,25 @@ def test_a_frozen_adversary_keeps_everything_but_its_alignment(against):
     assert changed == {name for name in own if ".alignment." in name}
 
 
-def with_a_selector(base):
-    recipe = variant(recipes.load(base / "recipe.yaml"), "--model.selector={kind: budget, budget: 0.5}")
-    (base / "recipe.yaml").write_text(recipes.dump(recipe))
-
-
-def adversarial(base):
-    recipe = variant(recipes.load(base / "recipe.yaml"), "--objective.kind=adversarial", "--objective.base=b")
-    (base / "recipe.yaml").write_text(recipes.dump(recipe))
-
-
 @pytest.mark.parametrize(
-    ("change", "overrides", "message", "begun"),
+    ("base_keys", "overrides", "message", "begun"),
     [
-        (shutil.rmtree, [], r"is no trained run \(recipe.yaml, run.json, model missing there\)", False),
-        (with_a_selector, [], "is no model whose attention pools states", False),
-        (adversarial, [], "has objective adversarial; for 'adversarial' it must be classification", False),
-        (None, ["--output_dir={base}"], "is this run's own output_dir", False),
-        (None, ["--frozen", "--encoder=cnn"], "is another model than .*: model.encoder", False),
-        (None, ["--hierarchy=sentence"], "give both one model.hierarchy", False),
-        (None, ["--data.arguments.vocabulary_size=50"], "knows other words: give both runs the same data", True),
+        (None, [], r"is no trained run \(recipe.yaml, run.json, model missing there\)", False),
+        (["--model.selector={kind: budget, budget: 0.5}"], [], "is no model whose attention pools states", False),
+        (["--kind=adversarial", "--base=b"], [], "has objective adversarial; for 'adversarial' it must be class", False),
+        ([], ["--output_dir={base}"], "is this run's own output_dir", False),
+        ([], ["--frozen", "--encoder=cnn"], "is another model than .*: model.encoder", False),
+        ([], ["--hierarchy=sentence"], "give both one model.hierarchy", False),
+        ([], ["--data.arguments.vocabulary_size=50"], "knows other words: give both runs the same data", True),
     ],
 )
-def test_a_base_that_cannot_serve(against, tmp_path, monkeypatch, change, overrides, message, begun):
+def test_a_base_that_cannot_serve(against, tmp_path, monkeypatch, base_keys, overrides, message, begun):
     base, make = against
     never_trained(monkeypatch)
-    if change:
-        change(base)
+    if base_keys is None:
+        shutil.rmtree(base)
+    else:
+        (base / "recipe.yaml").write_text(recipes.dump(recipes.load(base / "recipe.yaml", base_keys)))
     with pytest.raises(RunError, match=message):
         runs.run(make("adversary", *(word.format(base=base) for word in overrides)), overwrite=True)
     assert entries(tmp_path / "run") == ["recipe.yaml", "run.json"] if begun else not (tmp_path / "run").exists()

@@ -99,7 +99,6 @@ def test_own_files_and_a_model_without_attention(recipe, tmp_path):
         ({"measure": {"producers": ["gradient_norm"]}}, "gradient_norm"),
         ({"data": {"max_length": 1}}, "data.max_length=1 leaves no pair of train"),
         ({"data": {"arguments": {"length": "a"}}}, "data.arguments"),
-        ({"model": {"encoder": "lstm"}}, "'encoder' expected one of"),
         ({"data": {"limits": {"dev": 3}}}, "limits names the split 'dev'"),
     ],
     ids=str,

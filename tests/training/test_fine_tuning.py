@@ -88,12 +88,14 @@ def loaded(folder):
 
 @pytest.mark.gate
 @pytest.mark.parametrize("projection", ["softmax", "sparsemax"])
-def test_a_run_and_its_record(encoder, texts, tmp_path, projection):
+def test_a_run_and_its_record(encoder, texts, tmp_path, monkeypatch, projection):
     folder = tmp_path / "run"
     recipe = recipe_of(encoder, texts, folder, model__projection=projection)
     runs.run(recipe)
     model, table, identity = loaded(folder)
     if projection == "softmax":
+        monkeypatch.setattr(runs.execute, "check_pretrained", lambda _: pytest.fail("a trained run needs no such files"))
+        runs.run(recipe, resume=True)
         names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
         assert type(model).__name__ == "BertForSequenceClassification"
         assert {path.name for path in (folder / "model").iterdir()} == names
@@ -198,13 +200,15 @@ def larger_tokenizer(folder):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "reason"),
+    ("spoil", "reason", "begun"),
     [
-        (truncated, "cannot be used"),
-        (larger_tokenizer, "different models"),
+        (truncated, "cannot be used", True),
+        (larger_tokenizer, "different models", True),
+        (shutil.rmtree, "cannot be used", False),
     ],
 )
-def test_files_that_are_refused(encoder, texts, tmp_path, spoil, reason):
+def test_files_that_are_refused(encoder, texts, tmp_path, spoil, reason, begun):
     spoil(Path(shutil.copytree(encoder, tmp_path / "copied")))
     with pytest.raises(RecipeError, match=reason):
         runs.run(separated(tmp_path / "copied", texts, tmp_path / "run"))
+    assert (tmp_path / "run").exists() == begun

@@ -53,7 +53,8 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
     arguments, folder = training_arguments(recipe), Path(recipe.output_dir)
     path, page = folder / RECORD, recipe.report.page
     check_model(recipe)
-    check_pretrained(recipe)
+    if overwrite or not (folder / MODEL).is_dir():  # a trained one needs its files no more
+        check_pretrained(recipe)
     check_base(recipe)
     check_free(folder, recipe, overwrite=overwrite, resume=resume)
     with held(folder, "a run", state):
