@@ -187,15 +187,19 @@ class Record:
         Columns: quantity; mean; ci_low, ci_high (95 % interval of the mean over texts, NaN below two texts);
         median; n (texts with this number); n_undefined (texts without it).
         """
+        import pandas as pd
+
         from attnfaith.reporting import sections
+        from attnfaith.stats import estimate
 
-        names = ["quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined"]
+        def lines(cell: Cell) -> list[tuple]:
+            numbers = {name: pd.Series(values) for name, values in sections.numbers(cell).items()}
+            return [
+                (name, *estimate("", values.to_numpy()).values(), values.median(), values.count(), values.isna().sum())
+                for name, values in numbers.items()
+            ]
 
-        def lines(cell: Cell) -> list[list]:
-            rows = {name: row for section in sections.of_cell(cell) for name, row in section.summary(cell).items()}
-            return [[rows[quantity][name] for name in names] for quantity in sections.numbers(cell)]
-
-        return self._frame("summary", lines, names)
+        return self._frame("summary", lines, ("quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined"))
 
     def _frame(self, method: str, part, names: Sequence[str] | None = None) -> "pd.DataFrame":
         """The rows that `part` gives for each cell, as a frame, after the parts of the heading that differ between cells."""
