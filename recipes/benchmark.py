@@ -1,6 +1,6 @@
 """make benchmark: what the package does, beside a naive twin in the same run, in CPU milliseconds of one thread.
 
-    python recipes/benchmark.py [--quick] [--seconds 3] [--output recipes/benchmark_results]
+    python recipes/benchmark.py [--quick] [--seconds 3] [--tables steps training measures] [--output FOLDER]
 
 The twin does the same the way the papers' scripts do it: a packed bidirectional LSTM, one optimiser call per parameter,
 texts read again for every deleted token, one decoder pass per permutation, removed weight or step of the adversary, one
@@ -11,8 +11,9 @@ attention are timed from the encoder's states on, on either side.
 The model is the papers' BiLSTM, trained on SST where the data root has it, else on generated texts: an LSTM as drawn forgets
 a deleted word soon, and leave-one-out has less to do. Its texts are words of the test split, joined and cut to one length.
 
-Tables: `steps`; `training`, steps of training beside those without what is named; `measures`, every measure beside gradient
-times input. --quick times small models for an instant, which shows that all of it works and measures nothing.
+Tables, each written when it is finished: `steps`; `training`, a step beside the twin's, and steps beside those without what
+is named; `measures`, every measure beside gradient times input. --quick times small models for an instant, which shows that
+all of it works and measures nothing.
 """
 
 import argparse
@@ -58,6 +59,7 @@ SST = "SetFit/sst2"  # below the data root
 TESTS = ("gradient", "leave_one_out", "permutation", "adversary_exact", "minimal_flip_set")
 FIRST = """import attnfaith, sys
 attnfaith.measure(sys.argv[1], ["a film of wit and warmth"], measures=["gradient"], progress=False)"""
+HOW = "CPU milliseconds of one thread, the medians of repetitions in turns"
 IMPORTS = "import torch, transformers; transformers.AutoModelForSequenceClassification"
 WHOLE = SimpleNamespace(tokens=(20, 200), texts=32, few=8, epochs=4, points=15, width=None, splits=(2000, 200, 400))
 QUICK = SimpleNamespace(tokens=(6,), texts=4, few=4, epochs=1, points=15, width=8, splits=(40, 20, 30))
@@ -97,14 +99,12 @@ def add_measuring(bench: Benchmark, model, ids: torch.Tensor, size: SimpleNamesp
     def scored(measure, texts):
         return lambda: measure(model, texts)[f"importance_{measure.name}"]
 
-    def taus():
-        return [kendalltau(*pair).statistic for pair in zip(*scores, strict=True)]
-
     theirs = lambda: naive.gradient(twin, ids, lengths)[:, 1:-1]  # noqa: E731
     bench.add("gradient", tokens, scored(Gradient(), batch), theirs, count, within=1e-5)
     theirs = lambda: naive.leave_one_out(twin, ids[:texts], lengths[:texts])[:, 1:-1]  # noqa: E731
     bench.add("leave-one-out", tokens, scored(LeaveOneOut(), few), theirs, texts, within=1e-5)
-    bench.add("Kendall's tau with p-value", tokens, lambda: kendall_tau(*scores)[0], taus, count, within=1e-9)
+    theirs = lambda: [kendalltau(*pair).statistic for pair in zip(*scores, strict=True)]  # noqa: E731
+    bench.add("Kendall's tau with p-value", tokens, lambda: kendall_tau(*scores)[0], theirs, count, within=1e-9)
     theirs = lambda: naive.integrated_gradients(model, ids[:texts], size.points)[:, 1:-1]  # noqa: E731
     ours = scored(IntegratedGradients(**points), few)
     bench.add(f"integrated gradients, {size.points} points", tokens, ours, theirs, texts, within=1e-2)
@@ -121,7 +121,7 @@ def add_measuring(bench: Benchmark, model, ids: torch.Tensor, size: SimpleNamesp
 def add_tests(bench: Benchmark, model, twin, batch: dict, lengths: torch.Tensor) -> None:
     """Permutation, search and exact adversary and the minimal flip set, from the encoder's states on."""
     ids, subject, rng = batch["input_ids"], subject_of(model), np.random.default_rng(0)
-    count, tokens = len(ids), ids.shape[1] - 2
+    count, tokens = ids.shape[0], ids.shape[1] - 2
     with torch.no_grad():
         hidden = twin.states(twin.embeddings(ids), lengths)
         attention, encoded = twin.attend(hidden, lengths), model.encode(**batch)
@@ -176,13 +176,13 @@ def optimised(optimizer, loss):
     return step
 
 
-def add_training(bench: Benchmark, plain: Benchmark, vocabulary: int, tokens: int, size, folder: Path) -> None:
+def add_training(bench: Benchmark, model, ids: torch.Tensor, size: SimpleNamespace, folder: Path) -> None:
     """A training step beside a naive twin's; orthogonal states, a penalty and selections beside a step without them."""
     torch.manual_seed(0)
-    ids, labels = torch.randint(4, vocabulary, (size.texts, tokens + 2)), torch.randint(0, 2, (size.texts,))
-    ids[:, 0], ids[:, -1], lengths = 2, 3, torch.full((size.texts,), tokens + 2)
+    tokens, labels, lengths = ids.shape[1] - 2, torch.randint(0, 2, (len(ids),)), torch.full((len(ids),), ids.shape[1])
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
-    sizes = {"vocab_size": vocabulary} | ({"embedding_size": size.width, "hidden_size": size.width} if size.width else {})
+    sizes = {"vocab_size": model.config.vocab_size}
+    sizes |= {"embedding_size": size.width, "hidden_size": size.width} if size.width else {}
 
     def made(kind=Classifier, **fields):
         return kind(kind.config_class(**sizes, **fields))
@@ -194,7 +194,7 @@ def add_training(bench: Benchmark, plain: Benchmark, vocabulary: int, tokens: in
     theirs = optimised(optimizer, lambda: classification_loss(twin(ids, lengths), labels).sum())
     bench.add("training step", tokens, training_step(AttentionTrainer, model, batch, folder), theirs, size.texts)
     encoders = [training_step(AttentionTrainer, made(encoder=name), batch, folder) for name in ("orthogonal_lstm", "lstm")]
-    plain.add("orthogonal_lstm", tokens, *encoders, size.texts, twin="lstm")
+    bench.add("orthogonal_lstm", tokens, *encoders, size.texts, twin="lstm")
     beside = training_step(AttentionTrainer, made(), batch, folder)
     steps = {"diversity": training_step(AttentionTrainer, made(), batch, folder, penalties=[Diversity(0.1)])}
     selections = {
@@ -207,11 +207,12 @@ def add_training(bench: Benchmark, plain: Benchmark, vocabulary: int, tokens: in
         torch.nn.init.normal_(model.selector.score.weight, std=0.1)  # as after some training: scores that differ
         steps[name] = training_step(RationaleTrainer, model, batch, folder, **options)
     for what, step in steps.items():
-        plain.add(what, tokens, step, beside, size.texts, twin="plain classifier")
+        bench.add(what, tokens, step, beside, size.texts, twin="plain classifier")
 
 
-def add_measures(bench: Benchmark, model, ids: torch.Tensor) -> None:
+def add_measures(bench: Benchmark, model, ids: torch.Tensor, size: SimpleNamespace, folder: Path) -> None:
     """Every measure that the model can have, as it is measured by default."""
+    ids = ids[: size.texts if ids.shape[1] < 100 else size.few]
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     batch["instance_id"] = [f"benchmark/{row}" for row in range(len(ids))]
     classes = {one.name: one for one in registry.classes() if one.role() == "importance"}
@@ -241,30 +242,30 @@ def add_process_and_report(bench: Benchmark, model: Path, record, folder: Path, 
     bench.append(what, round(tokens), 1e3 * seconds, "none", float("nan"), 1)
 
 
+TABLES = {"steps": add_measuring, "training": add_training, "measures": add_measures}
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small models, to show that it works")
     parser.add_argument("--seconds", type=float, default=3, help="the least that each side is timed for")
     parser.add_argument("--output", type=Path, default=Path("recipes/benchmark_results"))
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=[*TABLES], help="those that are timed and written")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     size, seconds = (QUICK, 0.001) if options.quick else (WHOLE, options.seconds)
-    steps, training, measures = (Benchmark(seconds) for _ in range(3))
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        about = f"Weights of what is measured: trained on {train(folder / 'run', size, os.environ.get(ROOT_VARIABLE))}."
+        about = f"Weights, but for steps of training: {train(folder / 'run', size, os.environ.get(ROOT_VARIABLE))}."
         model = Classifier.from_pretrained(folder / "run" / "model").eval()
         tokenizer, record = AutoTokenizer.from_pretrained(folder / "run" / "model"), attnfaith.load(folder / "run")
-        for tokens in size.tokens:
-            ids = joined(record, tokenizer, tokens, size.texts)
-            add_measuring(steps, model, ids, size, folder)
-            add_training(steps, training, model.config.vocab_size, tokens, size, folder)
-            add_measures(measures, model, ids[: size.texts if tokens < 100 else size.few])
-        add_process_and_report(steps, folder / "run" / "model", record, folder / "report", 1 if options.quick else 5)
-    how = "CPU milliseconds of one thread, the medians of repetitions in turns"
-    steps.save(options.output / "steps", f"{how}; of a text, but for the process and the report.", about)
-    training.save(options.output / "training", f"{how}; of a text in batches of {size.texts}.")
-    measures.save(options.output / "measures", f"{how}; of a text.", about)
+        for table in options.tables:
+            bench = Benchmark(seconds)
+            for tokens in size.tokens:
+                TABLES[table](bench, model, joined(record, tokenizer, tokens, size.texts), size, folder)
+            if table == "steps":
+                add_process_and_report(bench, folder / "run" / "model", record, folder / "report", 1 if options.quick else 5)
+            bench.save(options.output / table, f"{HOW}; of a text, but for the process and the report.", about)
 
 
 if __name__ == "__main__":

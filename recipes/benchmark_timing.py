@@ -13,9 +13,11 @@ import torch
 from pandas import DataFrame
 from torch.utils.benchmark import Compare, Measurement, Timer
 
+import attnfaith
 from attnfaith.reporting.tables import to_markdown
 from attnfaith.support.escaping import csv_frame
 from attnfaith.support.files import write_atomically
+from attnfaith.support.provenance import checkout
 
 
 TURNS = 3
@@ -86,4 +88,6 @@ def machine() -> str:
 
 def versions() -> str:
     """Return the versions of what the times depend on."""
-    return ", ".join([f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in LIBRARIES)])
+    commit, changed = checkout()
+    own = f"attnfaith {attnfaith.__version__} at {(commit or 'no commit')[:8]}{', changed' * bool(changed)}"
+    return ", ".join([own, f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in LIBRARIES)])

@@ -13,7 +13,7 @@ from attnfaith.data.collation import by_length
 from attnfaith.importance.input_gradients import differentiable, gradients
 
 
-PLACES_AT_ONCE = 3 * 2**12  # positions of texts dealt with together: with more a CPU is slower, not faster
+PLACES_AT_ONCE = 2**12  # positions of texts dealt with together: with more a CPU is slower, not faster
 ROUNDING = 1e-6  # of what is explained at both ends: a smaller residual or error is rounding in float32
 NODES = (
     (0.991455371120812639206854697526329, 0.022935322010529224963732008058970, 0.0),

@@ -241,9 +241,9 @@ def _smallest(texts: Sequence[Readout]) -> np.ndarray:
     remaining, left = (sum_after(np.take_along_axis(values, order, 2)) for values in (0 * margins + attention, margins))
     tie, lower = np.array([text.tie for text in texts])[:, None, None] * remaining, np.arange(alone.shape[1]) < predicted
     chosen = fewest(order, (remaining > 0) & ((left < -tie) | (lower[..., None] & (left <= tie))))
+    empty = softmax(np.stack([text.bias for text in texts]))
     for row in np.flatnonzero(~chosen.any(1)):
-        bias = softmax(texts[row].bias[None])
-        chosen[row] = (attention[row, 0] > 0) & (texts[row].decide(bias)[0] != texts[row].predicted)
+        chosen[row] = (attention[row, 0] > 0) & (texts[row].decide(empty[[row]])[0] != texts[row].predicted)
     return chosen
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.special import digamma
-from scipy.stats import rankdata
 
 from .columns import by_row, check_share
 
@@ -57,6 +56,7 @@ def trapezoid_auprc(scores: Sequence, rationale: Sequence) -> np.ndarray:
 
 def _area(area: Callable, scores: Sequence, rationale: Sequence) -> np.ndarray:
     """area(marks, ranks) of each row with tokens that are marked and tokens that are not, [N]."""
+    from scipy.stats import rankdata  # importing scipy.stats takes longer than a measurement
 
     def of_row(values: np.ndarray, marks: np.ndarray) -> float:
         return np.nan if marks.all() else area(marks, rankdata(values))  # scikit-learn refuses infinite scores

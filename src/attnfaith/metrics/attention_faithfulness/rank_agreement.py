@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 from scipy.special import gammaln, ndtr, stdtrit
-from scipy.stats import rankdata
 
 from .columns import paired
 
@@ -72,6 +71,8 @@ def _blocks(pairs: Sequence[tuple | None]) -> Iterator[tuple[np.ndarray, np.ndar
 
 def _kendall_block(n: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """tau-b, p-value and ceiling of the rows of one block; n [R], x and y [R, W] padded with inf."""
+    from scipy.stats import rankdata  # importing scipy.stats takes longer than a measurement
+
     width = x.shape[1]
     padding, bits = np.arange(width) >= n[:, None], (width + 1).bit_length()
     x, y = (rankdata(values, "dense", axis=1).astype(np.int64) for values in (x, y))
