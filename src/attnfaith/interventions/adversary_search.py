@@ -150,10 +150,10 @@ def slope_of(read: Read, texts: list[Readout]) -> Slope:
 def affine_slope_of(texts: list[Readout]) -> Slope:
     """Return the slope of texts with an affine read-out, 3 times as fast as from torch's derivatives.
 
-    Values (C,1,T,B), bias and probabilities (C,1,B); those of class 0 are taken off the others, and cancel.
+    Values (C,1,T,B), bias and probabilities (C,1,B).
     """
     values, bias = (padded([getattr(text, name) for text in texts]).float().numpy() for name in ("values", "bias"))
-    values, bias = (values - values[..., :1]).T[:, None], (bias - bias[:, :1]).T[:, None]
+    values, bias = values.T[:, None], bias.T[:, None]
     own = np.float32([text.probs for text in texts]).T[:, None]
 
     def slope(attention, epsilon):
@@ -163,7 +163,7 @@ def affine_slope_of(texts: list[Readout]) -> Slope:
         changes = probs - own
         by_probs = np.sign(changes) * (np.abs(changes).sum(0) / 2 > epsilon) / 2
         by_logits = probs * (by_probs - (probs * by_probs).sum(0))
-        return sum(step[:, None] * value for step, value in zip(by_logits[1:], values[1:], strict=True))
+        return sum(step[:, None] * value for step, value in zip(by_logits, values, strict=True))
 
     return slope
 
