@@ -22,7 +22,6 @@ from tests.small_classifiers import classifier, tokenizer
 from tests.tiny_recipes import tiny_tree
 
 
-pytestmark = pytest.mark.slow
 TRAIN = ["train", "--config", "tiny.yaml"]
 TEXTS = ["the old ship sank slowly", "good music", "a bad film", "film a film", "good", ""]
 OWN = ("--data.path", "mine.csv", "--data.text", "review", "--data.label", "stars")
@@ -58,6 +57,7 @@ def fails(capfd):
 # ------------------------------------------------------------------------------------------------ a whole round
 
 
+@pytest.mark.slow
 @pytest.mark.gate
 def test_train_measure_report(folder, capfd, fails):
     assert cli.main([*TRAIN, "--encoder", "average"]) == 0
@@ -87,6 +87,7 @@ def test_train_measure_report(folder, capfd, fails):
     fails("report", "run/model", message=r"run/model holds no record.parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.gate
 def test_an_interrupted_training_goes_on_to_the_same_weights(folder, repository):
     words = ["--config", "tiny.yaml", "--num_train_epochs", "30", "--report.page=false"]
@@ -119,6 +120,7 @@ def many(folder):
         record.save(draw(24, **fields), f"{name}/record.parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -146,6 +148,7 @@ def test_a_run_that_is_not_there(many, words, message, fails):
     fails(*words.split(), message=message)
 
 
+@pytest.mark.slow
 def test_show_and_compare(many, capfd):
     assert cli.main(["show", "sparse", "5", "t/006", "--measures", "gradient"]) == 0
     printed = capfd.readouterr().out
@@ -159,6 +162,7 @@ def test_show_and_compare(many, capfd):
     assert compared == ["tau attention–gradient", "tau attention–leave_one_out", "correct"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "suffix", "start"),
     [
@@ -175,6 +179,7 @@ def test_table(many, kind, suffix, start, capfd):
     assert cli.main([*words, "--output", f"table{suffix}"]) == 0 and Path(f"table{suffix}").read_text() == printed
 
 
+@pytest.mark.slow
 def test_seeds_without_a_study(folder, capfd, fails):
     words = [*TRAIN, "--producers", "gradient", "--add", "leave_one_out", "--report.page=false", "--seeds", "4", "5"]
     assert cli.main(words) == 0
@@ -201,6 +206,7 @@ def model(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_model_is_measured_on_a_file_as_by_python(model, capsys):
     words = ["measure", str(model), *OWN, "--producers", "gradient", "occlusion"]
     assert cli.main(words) == 0

@@ -75,16 +75,17 @@ def test_a_run_of_pairs_is_resumed_and_measured_elsewhere(recipe, tmp_path):
     assert record.load(other).num_rows == 2
 
 
-def test_own_files_and_a_model_without_attention(recipe, tmp_path):
+def test_own_files_and_a_model_without_attention(recipe, tmp_path, capsys):
     folder = tmp_path / "mine"
     folder.mkdir()
     for split in ("train", "validation", "test"):
         for kind, text in {"src": "a b\nb\n", "trg": "A B\nB\n", "align": "0-0 1-1\n0-0\n"}.items():
             (folder / f"{split}.{kind}").write_text(text * 6)
-    blind = {"data": {"name": None, "arguments": {}, "path": str(folder)}, "model": {"projection": "none"}}
+    blind = {"data": {"name": None, "arguments": {}, "path": str(folder), "max_length": 2}, "model": {"projection": "none"}}
     with pytest.raises(MeasurementError, match="cross-attention"):
         runs.run(recipe("other", **blind))
     runs.run(recipe(**blind, measure={"producers": []}))
+    assert "mine: pairs of validation left out, empty or too long: 6\n" in capsys.readouterr().out
     table = record.load(tmp_path / "run" / "record.parquet")
     assert table.column("dataset")[0].as_py() == "mine" and "target_probs" in table.column_names
     assert not [name for name in table.column_names if name.startswith("alignment_")]

@@ -16,6 +16,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from attnfaith import training
+from attnfaith.data import impermissible
 from attnfaith.data.fingerprint import digest_data, digest_model, fingerprint
 from attnfaith.measurement.engine import check
 from attnfaith.recipes import Recipe, RecipeError
@@ -97,8 +98,8 @@ def train(run: Run, arguments: TrainingArguments) -> None:
             outputs = run.base_outputs(part)
             for name in ("attention", "probs"):
                 rows[split] = rows[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
-    if run.main and recipe.data.own and not run.pairs:
-        print("\n".join(own_data_lines(run.loaded.entry.name, run.loaded.about, run.loaded.dropped)))
+    for line in _remarks(run, rows) if run.main else ():
+        print(line)
     measured = run.measured if section.producers and not run.pairs else None  # encoded before the seed is set
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, run.loaded, run.tokenizer)
@@ -131,6 +132,22 @@ def train(run: Run, arguments: TrainingArguments) -> None:
         _keep(run.folder, model, run.tokenizer, **facts, **outcome)
         shutil.rmtree(arguments.output_dir, ignore_errors=True)
     run.state.wait_for_everyone()
+
+
+def _remarks(run: Run, rows: dict[str, Dataset]) -> list[str]:
+    """Lines about own data, and counts of texts that cannot be used. rows: encoded splits."""
+    loaded, lines, counts = run.loaded, [], {}
+    if run.pairs:
+        for split, part in rows.items():
+            left_out = loaded.left_out.get(split, 0) + len(loaded.splits[split]) - len(part)
+            counts[f"pairs of {split} left out, empty or too long"] = left_out
+    else:
+        lines = own_data_lines(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
+        counts["texts without words"] = sum(loaded.empty("text").values())
+        counts["second texts without words"] = sum(loaded.empty("text_pair").values())
+        if loaded.entry.impermissible:
+            counts |= impermissible.counts(marks for split in loaded.splits.values() for marks in split["impermissible"])
+    return lines + [f"{loaded.entry.name}: {label}: {count:,}" for label, count in counts.items() if count]
 
 
 def _facts(run: Run, rows: dict[str, Dataset]) -> dict:
