@@ -48,9 +48,12 @@ def test_a_known_difference_has_its_sign_and_none_is_not_called_equal():
 def test_the_whole_table_is_one_family():
     frame = compare([draw(40, seed=1), draw(40, seed=1, projection="sparsemax")], ["a", "b"]).frame
     assert frame["p_holm"].tolist() == holm(frame["p_value"]).tolist() and len(frame) == 3
-    row = row_of(compare([model([1] * 6 + [0] * 30), sparse([0] * 36)], ["a", "b"]))
+    comparison = compare([model([1] * 6 + [0] * 30), sparse([0] * 36)], ["a", "b"])
+    row = row_of(comparison)
     assert (row["p_value"], row["p_holm"]) == pytest.approx((2 / 2**6, 4 / 2**6))
     assert row["ci_high"] < 0 and row["verdict"] == "cannot be told", "significant alone, not among two numbers"
+    _, numbers = next(sentences(comparison, {"a": "A", "b": "B"}))
+    assert numbers.endswith(", corrected p 0.062, 36 texts.")
 
 
 def test_texts_are_matched_by_id_and_words_and_numbers_by_name():

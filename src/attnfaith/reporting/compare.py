@@ -254,6 +254,8 @@ def sentences(comparison: Comparison, letters: Mapping[str, str]) -> Iterator[tu
                 if not np.isnan(row["ci_low"]):
                     interval = f"[{signed(row['ci_low'])}, {signed(row['ci_high'])}]"
                     numbers += f"; difference {signed(row['difference'])} {interval}"
+                    if not told and (row["ci_low"] > 0 or row["ci_high"] < 0):
+                        numbers += f", corrected p {format_number(row['p_holm'])}"
                 sentence = more.format(*higher) if told else f"{question} cannot be told."
                 yield sentence, f"{numbers}, {counted(int(row['n_texts']))}."
 
