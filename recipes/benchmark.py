@@ -42,6 +42,7 @@ from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.importance.gradients import Gradient
 from attnfaith.importance.integrated import IntegratedGradients
 from attnfaith.importance.perturbation import LeaveOneOut
+from attnfaith.importance.quadrature import NODES
 from attnfaith.interventions.permutation import read_permuted
 from attnfaith.interventions.targets import Pooled, read_out
 from attnfaith.measurement import registry
@@ -61,8 +62,8 @@ FIRST = """import attnfaith, sys
 attnfaith.measure(sys.argv[1], ["a film of wit and warmth"], measures=["gradient"], progress=False)"""
 HOW = "CPU milliseconds of one thread, the medians of repetitions in turns"
 IMPORTS = "import torch, transformers; transformers.AutoModelForSequenceClassification"
-WHOLE = SimpleNamespace(tokens=(20, 200), texts=32, few=8, epochs=4, points=15, width=None, splits=(2000, 200, 400))
-QUICK = SimpleNamespace(tokens=(6,), texts=4, few=4, epochs=1, points=15, width=8, splits=(40, 20, 30))
+WHOLE = SimpleNamespace(tokens=(20, 200), texts=32, few=8, epochs=4, width=None, splits=(2000, 200, 400))
+QUICK = SimpleNamespace(tokens=(6,), texts=4, few=4, epochs=1, width=8, splits=(40, 20, 30))
 
 
 def train(folder: Path, size: SimpleNamespace, root: str | None) -> str:
@@ -94,7 +95,8 @@ def add_measuring(bench: Benchmark, model, ids: torch.Tensor, size: SimpleNamesp
     batch, lengths = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.full((count,), tokens + 2)
     few = {name: values[:texts] for name, values in batch.items()}
     scores = np.abs(np.random.default_rng(0).normal(size=(2, count, tokens)))
-    points = {"target": 1, "tolerance": 1e6}  # one rule of 15 points, as many as the twin takes
+    points = {"target": 1, "tolerance": 1e6}  # one rule of 15 points, those of the twin
+    rule = [((1 + sign * node) / 2, weight / 2) for node, weight, _ in NODES for sign in ((1, -1) if node else (1,))]
 
     def scored(measure, texts):
         return lambda: measure(model, texts)[f"importance_{measure.name}"]
@@ -105,9 +107,9 @@ def add_measuring(bench: Benchmark, model, ids: torch.Tensor, size: SimpleNamesp
     bench.add("leave-one-out", tokens, scored(LeaveOneOut(), few), theirs, texts, within=1e-5)
     theirs = lambda: [kendalltau(*pair).statistic for pair in zip(*scores, strict=True)]  # noqa: E731
     bench.add("Kendall's tau with p-value", tokens, lambda: kendall_tau(*scores)[0], theirs, count, within=1e-9)
-    theirs = lambda: naive.integrated_gradients(model, ids[:texts], size.points)[:, 1:-1]  # noqa: E731
+    theirs = lambda: naive.integrated_gradients(model, ids[:texts], rule)[:, 1:-1]  # noqa: E731
     ours = scored(IntegratedGradients(**points), few)
-    bench.add(f"integrated gradients, {size.points} points", tokens, ours, theirs, texts, within=1e-2)
+    bench.add(f"integrated gradients, {len(rule)} points", tokens, ours, theirs, texts, within=1e-4)
     add_tests(bench, model, twin, batch, lengths)
     columns = {"instance_id": [f"benchmark/{row}" for row in range(texts)], "input_ids": few["input_ids"].tolist()}
     columns |= {"labels": [0] * texts, "tokens": [["w"] * tokens] * texts, "length": [tokens + 2] * texts}

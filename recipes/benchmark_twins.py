@@ -112,15 +112,15 @@ def minimal_flip_set(twin, hidden, attention):
     return sizes
 
 
-def integrated_gradients(model, ids, steps):
-    """Parts (B,L) of the logit of class 1 on the line from zeros between the markers, a pass for each midpoint."""
+def integrated_gradients(model, ids, rule):
+    """Parts (B,L) of the logit of class 1 on the line from zeros between the markers, a pass for each (place, weight)."""
     end = model.get_input_embeddings()(ids).detach()
-    start, slopes = torch.zeros_like(end), []
+    start, slope = torch.zeros_like(end), 0
     start[:, [0, -1]] = end[:, [0, -1]]
-    for step in range(steps):
-        point = (start + (step + 0.5) / steps * (end - start)).detach().requires_grad_()
-        slopes.append(torch.autograd.grad(model(inputs_embeds=point).logits[:, 1].sum(), point)[0])
-    return ((end - start) * torch.stack(slopes).mean(0)).sum(-1)
+    for place, weight in rule:
+        point = (start + place * (end - start)).detach().requires_grad_()
+        slope += weight * torch.autograd.grad(model(inputs_embeds=point).logits[:, 1].sum(), point)[0]
+    return ((end - start) * slope).sum(-1)
 
 
 def suite(twin, ids, lengths, rng, noise):

@@ -87,8 +87,8 @@ class Service:
             (cell,) = measure(model, texts, measures=[], name="typed", split="text", progress=False).cells
         probs, decisions = cell.probs.astype(np.float64), cell.predicted
         names = [name_class(str(number), cell.class_names) for number in range(probs.shape[1])]
-        shown = sorted(np.argsort(-probs.max(0), kind="stable")[:MOST_CLASSES])
-        table = pd.DataFrame(probs[:, shown].round(3), columns=[names[number] for number in shown])
+        classes = sorted(np.argsort(-probs.max(0), kind="stable")[:MOST_CLASSES])
+        table = pd.DataFrame(probs[:, classes].round(3), columns=[names[number] for number in classes])
         table.insert(0, "text", texts)
         table["TVD"] = (np.abs(probs - probs[0]).sum(1) / 2).round(3)
         table["decision"] = [f"{names[number]}{'' if number == decisions[0] else ' (flips)'}" for number in decisions]

@@ -57,7 +57,7 @@ def read_file(
         raise DatasetError(
             f"{path}: give a file whose name ends in {', '.join(KINDS)}, CSV and JSON also with .gz (save a .xls as .xlsx)"
         )
-    shown = not datasets.are_progress_bars_disabled()
+    bars = not datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()  # which would call all rows a train split
     logging.disable(logging.ERROR)  # the error below is enough
     try:
@@ -88,7 +88,7 @@ def read_file(
         raise DatasetError(f"{path} cannot be read: {'; '.join([excerpt(cause, 200), *advice])}") from error
     finally:
         logging.disable(logging.NOTSET)
-        if shown:
+        if bars:
             datasets.enable_progress_bars()
     for name in [name for name, feature in rows.features.items() if isinstance(feature, datasets.Json)]:  # of several kinds
         values = [value if isinstance(value, str | None) else json.dumps(value) for value in rows[name]]

@@ -56,9 +56,9 @@ def sums_without_each(model, values, query, read, states, mask) -> torch.Tensor:
         texts = read.inputs[rows, :length], states[rows, :length], lengths[rows]
         for begin in range(start, stop, max(1, places // (length * len(rows)))):  # all, but of a single long text
             end = min(begin + max(1, places // (length * len(rows))), stop)
-            found = _read(model.encoder, (weight, bias[rows], finish), *texts, begin, end)
-            attention = project(found[..., 0], attendable.expand(len(found), -1, -1), model.config).to(found.dtype)
-            sums[rows, begin:end] = (attention.unsqueeze(-2) @ found[..., 1:]).squeeze(-2).transpose(0, 1)
+            parts = _read(model.encoder, (weight, bias[rows], finish), *texts, begin, end)
+            attention = project(parts[..., 0], attendable.expand(len(parts), -1, -1), model.config).to(parts.dtype)
+            sums[rows, begin:end] = (attention.unsqueeze(-2) @ parts[..., 1:]).squeeze(-2).transpose(0, 1)
     return sums.masked_fill(~mask.unsqueeze(-1), 0.0)
 
 
@@ -133,9 +133,9 @@ def _one_direction(lstm, weight, finish: Callable, tokens, lengths, deleted: ran
                 whole += 1  # the row of the oldest deletion is that of the whole text from here on
         oldest = max(whole, 1)
         if oldest < rows:
-            found = finish((state[oldest:rows] @ weight).add_(other[position, :count]))
-            result[oldest - 1 : rows - 1, :count, position] = found
-            result[: oldest - 1, :count, position] = found[0]
+            scores = finish((state[oldest:rows] @ weight).add_(other[position, :count]))
+            result[oldest - 1 : rows - 1, :count, position] = scores
+            result[: oldest - 1, :count, position] = scores[0]
         rows += position in deleted
     return result
 

@@ -249,8 +249,8 @@ class AttentionClassifierForSequenceClassification(AttentionClassifierPreTrained
         outputs = self.model(input_ids, attention_mask, token_type_ids, inputs_embeds, items, **kwargs)
         logits = self.decode(outputs.last_hidden_state, outputs.attention, outputs.query_state)
         loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        shown = ("attention", "hidden_states", "attentions", "word_attention")
-        return AttentionClassifierOutput(loss=loss, logits=logits, **{name: outputs.get(name) for name in shown})
+        names = ("attention", "hidden_states", "attentions", "word_attention")
+        return AttentionClassifierOutput(loss=loss, logits=logits, **{name: outputs.get(name) for name in names})
 
 
 __all__ = [

@@ -248,15 +248,15 @@ def sentences(comparison: Comparison, letters: Mapping[str, str]) -> Iterator[tu
         for quantity, (more, question) in words.items():
             if row := by_quantity.get(quantity):
                 higher = (second, first) if row["verdict"] == "higher" else (first, second)
-                told = row["verdict"] in ("higher", "lower")
+                differs = row["verdict"] in ("higher", "lower")
                 unit = "τ " if quantity.startswith(TAU) else ""
                 numbers = f"{first} {unit}{signed(row['mean_first'])}, {second} {unit}{signed(row['mean_second'])}"
                 if not np.isnan(row["ci_low"]):
                     interval = f"[{signed(row['ci_low'])}, {signed(row['ci_high'])}]"
                     numbers += f"; difference {signed(row['difference'])} {interval}"
-                    if not told and (row["ci_low"] > 0 or row["ci_high"] < 0):
+                    if not differs and (row["ci_low"] > 0 or row["ci_high"] < 0):
                         numbers += f", corrected p {format_number(row['p_holm'])}"
-                sentence = more.format(*higher) if told else f"{question} cannot be told."
+                sentence = more.format(*higher) if differs else f"{question} cannot be told."
                 yield sentence, f"{numbers}, {counted(int(row['n_texts']))}."
 
 

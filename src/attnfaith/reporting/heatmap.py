@@ -113,9 +113,9 @@ def example(cell: Cell, row: int, measures: Sequence[str] | None = None, most: i
     where the cell has none. unit: "token" or "sentence". direction: "ltr" or "rtl".
     """
     texts, label, predicted = cell.table.column("tokens")[row].as_py(), cell.labels[row], int(cell.predicted[row])
-    shown = slice(MOST_SENTENCES if cell.nested else most)
+    part = slice(MOST_SENTENCES if cell.nested else most)
     measures = heat_measures(cell) if measures is None else measures
-    scores = {name: scores_of(cell.scores(name)[row], readable(name))[shown] for name in measures}
+    scores = {name: scores_of(cell.scores(name)[row], readable(name))[part] for name in measures}
     return SimpleNamespace(
         instance_id=visible(cell.instance_ids[row]),
         predicted=class_label(cell, predicted),
@@ -123,8 +123,8 @@ def example(cell: Cell, row: int, measures: Sequence[str] | None = None, most: i
         label="" if np.isnan(label) else class_label(cell, int(label)),
         wrong=not np.isnan(label) and label != predicted,
         lines=[(readable(name), hue_of(name), values) for name, values in scores.items()],
-        tokens=list(map(visible, texts[shown])),
-        gold=(cell.rows("rationale")[row][shown] > 0).tolist() if cell.has("rationale") else [],
+        tokens=list(map(visible, texts[part])),
+        gold=(cell.rows("rationale")[row][part] > 0).tolist() if cell.has("rationale") else [],
         length=len(texts),
         truncated=bool(cell.table.column("truncated")[row].as_py()),
         query=None if cell.queries is None else list(map(visible, cell.queries[row])),

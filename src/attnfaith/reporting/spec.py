@@ -112,20 +112,22 @@ class Table:
     def grid(self, frame: pd.DataFrame, cells: Sequence[Cell]) -> Grid:
         """The table for reading. Of many classes it has the MOST_CLASSES that are predicted most often."""
         names, note = cells[0].class_names if len({cell.class_names for cell in cells}) == 1 else (), self.note
-        shown: set[str] = set()
+        frequent: set[str] = set()
         if self.across or CLASS_COLUMN in self.headings:
             predicted = Counter(range(max(cell.probs.shape[1] for cell in cells)))
             predicted.update(number for cell in cells for number in cell.predicted.tolist())
-            shown = {str(number) for number, _ in predicted.most_common(MOST_CLASSES)}
-            if len(shown) < len(predicted):
-                note += f" Of {len(predicted)} classes the {len(shown)} predicted most often are shown; the files hold all."
+            frequent = {str(number) for number, _ in predicted.most_common(MOST_CLASSES)}
+            if len(frequent) < len(predicted):
+                note += (
+                    f" Of {len(predicted)} classes the {len(frequent)} predicted most often are shown; the files hold all."
+                )
         keys, stem = differing(frame, CELL), f"tables/{self.name}"
         if self.across:
             columns = [" · ".join(str(row[key]) for key in keys) or "value" for row in frame.to_dict("records")]
             lines = [
                 (statistic(name, self.across, names), *map(format_number, frame[name]))
                 for name in frame
-                if name in self.across or ("class_" in name and name.rpartition("_")[2] in shown)
+                if name in self.across or ("class_" in name and name.rpartition("_")[2] in frequent)
             ]
             return Grid(self.caption, ("", *columns), tuple(lines), 1, note, stem)
         heads = list(self.headings)[: self.heads]
@@ -143,7 +145,7 @@ class Table:
         lines = [
             (*(str(row[key]) for key in keys), *(text(row, name) for name in columns))
             for row in frame.to_dict("records")
-            if row.get(CLASS_COLUMN, "overall") in ("overall", *shown)
+            if row.get(CLASS_COLUMN, "overall") in ("overall", *frequent)
         ]
         headings = (*keys, *(self.headings[name] for name in columns))
         return Grid(self.caption, headings, tuple(lines), len(keys) + len(heads), note, stem)

@@ -218,7 +218,7 @@ def _pretrained(recipe: Recipe) -> Iterator[Path]:
 
 
 def check_pretrained(recipe: Recipe) -> None:
-    """Raise RecipeError for a pretrained model that is not there, or is of this package."""
+    """Raise RecipeError for a pretrained model that is not there, or that this package made."""
     if recipe.kind == "pretrained":
         with _pretrained(recipe) as folder:
             _configuration(folder)

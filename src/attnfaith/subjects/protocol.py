@@ -79,14 +79,13 @@ class Batch(dict):
 
     input_ids, attention_mask (B,L) and, of pairs, token_type_ids (B,L); special_tokens_mask (B,L), 1 on markers, where a
     tokenizer of transformers read the texts; impermissible (B,L), 1 on tokens that a deceptive model hides, where the data
-    mark them; answer_mask (B,C) bool where instances name their possible classes; the lists instance_id and label (None
-    where unknown).
+    mark them; the lists instance_id and label (None where unknown).
 
     owner: the subject that it was opened for. results: what that subject and measures computed of it, so that it is
     computed once; see `once` and `cached`.
     """
 
-    axes: Mapping[str, str] = {**dict.fromkeys((*TEXT, "impermissible", "special_tokens_mask"), "S"), "answer_mask": ""}
+    axes: Mapping[str, str] = dict.fromkeys((*TEXT, "impermissible", "special_tokens_mask"), "S")
     """The axes of tensors behind that of instances: S input positions, N target positions."""
     lists: Sequence[str] = ("instance_id", "label")
     owner: "Subject | None" = None

@@ -37,7 +37,7 @@ def items(column: object, name: str, unit: str) -> list:
         return list(None if isinstance(column, NO_NUMBERS) else _plain(column))
     except TypeError:
         kind = type(column).__name__
-        raise InputError(f"{name} is of type {kind}: give a list with one {unit} per instance") from None
+        raise InputError(f"{name} is a {kind}: give a list with one {unit} per instance") from None
 
 
 def number_rows(column: object, name: str) -> list[np.ndarray | None]:
@@ -128,8 +128,8 @@ def paired(columns: Mapping[str, Sequence], faults: Mapping[str, Callable] = Map
         }
         lengths = {name: len(array) for name, array in arrays.items()}
         if len(set(lengths.values())) > 1 and not any(row is None for row in rows):
-            given = " and ".join(f"{name} has {length} values" for name, length in lengths.items())
-            raise InputError(f"row {place}: {given}; give one for each of the same items")
+            sizes = " and ".join(f"{name} has {length} values" for name, length in lengths.items())
+            raise InputError(f"row {place}: {sizes}; give one for each of the same items")
         if any(not array.size or np.isnan(array).any() for array in arrays.values()):
             instances.append(None)
             continue

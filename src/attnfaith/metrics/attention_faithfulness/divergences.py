@@ -7,7 +7,7 @@ A distribution is non-negative and sums to 1 within 1e-4; it is divided by its s
 cannot push a result out of its range. Anything else raises InputError, as do rows of different length. A row that is None,
 empty or holds a NaN is undefined: its result is NaN. 0 log 0 = 0, and nothing is added inside a logarithm.
 
-Dispersion is of non-negative scores, one a token, of attention or of any importance; a negative one raises InputError.
+Dispersion takes non-negative scores, one a token, of attention or of any importance; a negative one raises InputError.
 """
 
 from collections.abc import Callable, Sequence
