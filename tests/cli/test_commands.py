@@ -157,7 +157,7 @@ def test_show_and_compare(many, capfd):
     assert cli.main(["compare", "soft/seed_1", "sparse", "--output", "compared.csv", "--page", "compared.html"]) == 0
     assert "cannot be told" in capfd.readouterr().out and Path("compared.html").is_file()
     assert cli.main(["compare", "soft", "sparse"]) == 0
-    assert "\nfirst: softmax\n" in capfd.readouterr().out, "seeds of one kind are one side"
+    assert "\nfirst: softmax, second: sparse" in capfd.readouterr().out, "seeds of one kind are one side"
     compared = pd.read_csv("compared.csv")["quantity"].tolist()
     assert compared == ["tau attention–gradient", "tau attention–leave_one_out", "correct"]
 

@@ -263,7 +263,7 @@ class Pooled(Target):
     def outcomes(self, owner, edit):
         own = padded([text.attention for text in self.texts])[:, None, None]
         logits = [np.empty((0, len(self.texts[0].probs)))]
-        for some in torch.arange(len(owner)).split(max(1, WEIGHTS_AT_ONCE // own.shape[-1])):
+        for some in torch.arange(len(owner)).split(max(1, WEIGHTS_AT_ONCE // own.shape[-1])) if len(owner) else ():
             weights = edit.take(some).weights(0, own.index_select(0, owner[some]))[:, 0, 0].numpy()
             rows, first = np.unique(owner[some].numpy(), return_index=True)
             for row, copies in zip(rows, np.split(weights, first[1:]), strict=True):
