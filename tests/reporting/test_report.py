@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from attnfaith import record as records
+from attnfaith.reporting import page
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.charts import PlotsError
 from attnfaith.reporting.page import write_report
@@ -80,6 +81,29 @@ def test_a_failure_leaves_the_old_report_whole(tmp_path, monkeypatch, broken):
     with pytest.raises(OSError, match="disk full"):
         write_report(draw(9), folder)
     assert contents(folder) == before and list(tmp_path.iterdir()) == [folder]
+
+
+@quick
+def test_a_report_that_was_stopped_is_written_anew(tmp_path, monkeypatch):
+    """At its first file and behind it; a killed process leaves a file under a name that is not final."""
+    written, folder = page.write_atomically, tmp_path / "report"
+    for count in (1, 2, 5):
+        names = []
+
+        def stop(path, content, names=names, count=count):
+            names.append(path)
+            if len(names) > count:
+                raise FileError(f"{path} cannot be written: disk full")
+            return written(path, content)
+
+        monkeypatch.setattr(page, "write_atomically", stop)
+        with pytest.raises(FileError, match="disk full"):
+            write_report(draw(6), folder)
+    (folder / "tables" / ".agreement.csv.x.tmp").write_text("half")
+    monkeypatch.setattr(page, "write_atomically", written)
+    write_report(draw(6), folder)
+    write_report(draw(6), tmp_path / "whole")
+    assert contents(folder) == contents(tmp_path / "whole")
 
 
 @quick

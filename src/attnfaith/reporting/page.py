@@ -50,7 +50,10 @@ MOST_BYTES = 6_000_000
 SAMPLE_SEED = 0
 AFFINE = ("token_logits", "token_logits_bias")
 PAGE, MARK = "index.html", '<meta name="generator" content="attnfaith report'
-KINDS = {"tables": {".csv", ".md", ".parquet"}, "figures": {".png", ".svg", ".pdf"}}
+KINDS = {"tables": {".csv", ".md", ".parquet", ".tmp"}, "figures": {".png", ".svg", ".pdf", ".tmp"}}
+"""Endings of a report's files by folder; .tmp of those whose writing was killed."""
+BEGUN = ".begun"
+"""The mark of a report that is not finished: it was stopped, or the disk was full."""
 
 
 def write_report(
@@ -82,9 +85,9 @@ def write_report(
     target = Path(out_dir).resolve()
     if target.exists() and not target.is_dir():
         raise FileError(f"{target} is a file; a report is a folder: give another path")
-    index = target / PAGE
-    is_report = index.is_file() and MARK in index.read_text(encoding="utf-8", errors="replace")
-    if target.exists() and any(target.iterdir()) and not is_report:
+    index, begun = target / PAGE, target / BEGUN
+    is_report = begun.exists() or (index.is_file() and MARK in index.read_text(encoding="utf-8", errors="replace"))
+    if target.exists() and any(path.name[0] != "." for path in target.iterdir()) and not is_report:
         raise FileError(f"{target} is not empty and not a report: give another path, or empty it first")
     cells = split_cells(record)
     tables = sections.frames(cells)
@@ -95,8 +98,10 @@ def write_report(
             contents |= figure_files(draw(chart, describe(cell.heading), len(cell)), stem)
     facts = record_facts(record) if facts is None else facts
     page = render_page(cells, tables, title=title or _title(cells), facts=facts, n_examples=n_examples, files=True)
+    write_atomically(begun, "")
     for path, content in {**contents, PAGE: page}.items():
         write_atomically(target / path, content)
+    begun.unlink()
     for path in (path for kind in KINDS for path in (target / kind).glob("*")):
         if path.suffix in KINDS[path.parent.name] and f"{path.parent.name}/{path.name}" not in contents:
             path.unlink()
