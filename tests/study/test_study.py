@@ -164,7 +164,8 @@ def test_each_gpu_that_may_be_used_has_one_cell_at_a_time(monkeypatch, tmp_path)
 
 def test_what_keeps_a_study_from_beginning(monkeypatch, tmp_path):
     path, runs = write_study(tmp_path, {"name": "a"})
-    for options, message in ((["--cores", "0"], "--cores 0"), (["--status"], "nothing of this study has been run")):
+    wrong = {"--cores 0": ["--cores", "0"], "nothing of this study has been run": ["--status"]}
+    for message, options in {**wrong, "--only b-": ["--only", "b-*"], "--only c-": ["--tables", "--only", "c-*"]}.items():
         with pytest.raises(AttnfaithError, match=message):
             study(path, *options)
     with monkeypatch.context() as patch:

@@ -51,12 +51,13 @@ def carry_out(study: Mapping, *, run: bool = True, only: str | None = None, mix_
     StudyError at the end where a cell that was to be run is not complete.
     """
     planned = prepare(study)
-    chosen = choose(planned, only) if run else []
+    chosen = choose(planned, only)
     if run:
         run_cells(study, chosen, **how)
     table = cells_table(planned)
     write_atomically(Path(study["results"]) / "cells.csv", csv_frame(table))
-    pending = table[table["cell"].isin([cell.name for cell in chosen]) & (table["status"] != "complete")]
+    wanted = {cell.name for cell in chosen} if run else set()
+    pending = table[table["cell"].isin(wanted) & (table["status"] != "complete")]
     _print_reasons(pending)
     groups = pending.groupby("status")["cell"]
     missing = "; ".join(f"{counted(len(part), 'cell')} {status}: {part.to_list()}" for status, part in groups)
