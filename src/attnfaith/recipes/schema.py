@@ -252,7 +252,9 @@ class Selection:
     """The penalties that train the selection of model.selector with the labels (`attnfaith.training.RationaleConfig`)."""
 
     sparsity: NotNegative | None = key(None, "bernoulli: cost of each selected token; null: 0.0003")
-    coherence: NotNegative | None = key(None, "bernoulli: cost of a change between neighbours, in sparsities; null: 2")
+    coherence: NotNegative | None = key(
+        None, "bernoulli: cost of a change between neighbours, as a multiple of sparsity; null: 2"
+    )
     baseline: Literal["none", "moving_average"] | None = key(None, "bernoulli: baseline of REINFORCE; null: none")
     share: Share | None = key(None, "hardkuma: target share of selected tokens; null: model.selector.budget, else 0.2")
     multiplier: Positive | None = key(None, "hardkuma: first value of the multiplier; null: 0.0001")
@@ -265,7 +267,9 @@ class Selection:
 class Measure:
     """The measures and their texts."""
 
-    producers: list[str] | None = key(None, "names of measures; null: a few cheap ones, of your own data the verdict's")
+    producers: list[str] | None = key(
+        None, "names of measures; null: a few cheap measures; for your own data those of the verdict"
+    )
     options: dict[str, dict[str, Any]] = key({}, "options of the measures, {measure: {option: value}}")
     split: Split = key("test", "split that is measured")
     limit: Count | None = key(None, "number of texts, drawn at random; null: all")

@@ -148,7 +148,7 @@ def check_model(recipe: Recipe) -> None:
         check_sizes(config.hidden_size, config.embedding_size)
 
 
-# ------------------------------------------------------------------------------------------------ fresh ones
+# ------------------------------------------------------------------------------------------------ fresh models
 
 
 def make_tokenizer(recipe: Recipe, loaded) -> PreTrainedTokenizerBase:
@@ -203,7 +203,7 @@ def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
     return model
 
 
-# ------------------------------------------------------------------------------------------------ pretrained ones
+# ------------------------------------------------------------------------------------------------ pretrained models
 
 
 @contextmanager
