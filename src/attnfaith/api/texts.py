@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from attnfaith.data.in_memory import in_memory
 from attnfaith.data.labels import COLUMNS as LABELS
 from attnfaith.data.labels import READINGS, numbers_of
+from attnfaith.data.tokenization import in_memory
 from attnfaith.support.errors import DatasetError, counted, excerpt, nearest
 
 

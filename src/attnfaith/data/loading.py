@@ -20,9 +20,8 @@ import pyarrow as pa
 from attnfaith.data import counting, planted_evidence, sources
 from attnfaith.data.generators import check_sizes, generate_splits, generated_revision
 from attnfaith.data.impermissible import check_any, check_marks
-from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import SPLITS, DatasetEntry, get_entry
-from attnfaith.data.tokenization import normalizer_of, split_words
+from attnfaith.data.tokenization import in_memory, normalizer_of, split_words
 from attnfaith.support.errors import DatasetError, counted
 
 

@@ -30,8 +30,7 @@ ADVICE = {
 
 def kind_of(path: Path) -> str | None:
     """Return the kind of a file by the end of its name, one of KINDS' values; None for any other."""
-    endings = [ending for ending in Path(path.name.lower()).suffixes if ending not in PACKED]
-    return KINDS.get(endings[-1]) if endings else None
+    return next((KINDS.get(ending) for ending in reversed(Path(path.name.lower()).suffixes) if ending not in PACKED), None)
 
 
 def read_file(
@@ -48,12 +47,10 @@ def read_file(
     """
     path = Path(path)
     if not path.is_file():
-        names = os.listdir(path.parent) if path.parent.is_dir() and not path.is_dir() else []
-        near = closest(path.name, names)
-        advice = f"; did you mean {path.parent / near}?" if near else "; give the path of a file"
-        raise DatasetError(f"no file at {cut(str(path), 300)}{cut(advice, 300)}")
-    kind, options = kind_of(path), {}
-    if kind is None:
+        near = closest(path.name, [file.name for file in path.parent.glob("*") if file.is_file()])
+        advice = f"did you mean {path.with_name(near)}?" if near else "give the path of a file"
+        raise DatasetError(f"no file at {cut(str(path), 300)}; {cut(advice, 300)}")
+    if kind_of(path) is None:
         raise DatasetError(
             f"{path}: give a file whose name ends in {', '.join(KINDS)}, CSV and JSON also with .gz (save a .xls as .xlsx)"
         )
@@ -61,25 +58,7 @@ def read_file(
     datasets.disable_progress_bars()  # which would call all rows a train split
     logging.disable(logging.ERROR)  # the error below is enough
     try:
-        if kind == "xlsx":
-            frame = pd.read_excel(path, dtype=str, na_filter=False)
-            return datasets.Dataset.from_pandas(frame.rename(columns=str), preserve_index=False)
-        if kind == "csv":
-            options = {"encoding": encoding or "utf-8-sig", "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE}
-            options["na_filter"] = False
-            marks = [{"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter)] if delimiter else DELIMITERS
-            names = {mark: pd.read_csv(path, sep=mark, nrows=0, **options).columns for mark in marks}
-            mark = max(names, key=lambda mark: len(names[mark]))
-            texts = datasets.Features({name: datasets.Value("string") for name in names[mark]})
-            options |= {"sep": mark, "index_col": False, "features": texts}
-        elif kind == "json" and encoding:
-            options = {"encoding": encoding}
-        with tempfile.TemporaryDirectory() as cache, warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # of lines with more fields than the first
-            link = Path(cache, "rows")  # a name without brackets and the like, which datasets would take for a pattern
-            link.symlink_to(path.resolve())
-            options |= {"data_files": str(link), "cache_dir": cache, "keep_in_memory": True}
-            rows = datasets.load_dataset(kind, split="train", **options)
+        rows = _rows(path, kind_of(path), encoding, delimiter, quotes)
     except Exception as error:  # pandas, Arrow, openpyxl and the modules that decompress raise many kinds
         cause = error.__cause__ or error
         if "corresponds to no data" in str(cause):
@@ -94,3 +73,23 @@ def read_file(
         values = [value if isinstance(value, str | None) else json.dumps(value) for value in rows[name]]
         rows = rows.remove_columns(name).add_column(name, values)
     return rows.rename_columns({name: name.strip() for name in rows.column_names})
+
+
+def _rows(path: Path, kind: str, encoding: str | None, delimiter: str | None, quotes: bool) -> datasets.Dataset:
+    """The rows of an existing file, in the words of the library that reads it where that fails."""
+    if kind == "xlsx":
+        return datasets.Dataset.from_pandas(pd.read_excel(path, dtype=str, na_filter=False).rename(columns=str))
+    options = {"encoding": encoding} if kind == "json" and encoding else {}
+    if kind == "csv":
+        options = {"encoding": encoding or "utf-8-sig", "quoting": csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE}
+        marks = [delimiter.replace("\\t", "\t")] if delimiter else DELIMITERS
+        headings = {mark: pd.read_csv(path, sep=mark, nrows=0, **options).columns for mark in marks}
+        mark, names = max(headings.items(), key=lambda entry: len(entry[1]))
+        texts = datasets.Features(dict.fromkeys(names, datasets.Value("string")))
+        options |= {"sep": mark, "na_filter": False, "index_col": False, "features": texts}
+    with tempfile.TemporaryDirectory() as cache, warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # of lines with more fields than the first
+        link = Path(cache, "rows")  # a name without brackets and the like, which datasets would take for a pattern
+        link.symlink_to(path.resolve())
+        where = {"data_files": str(link), "cache_dir": cache, "keep_in_memory": True}
+        return datasets.load_dataset(kind, split="train", **where, **options)

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from attnfaith.data.in_memory import in_memory
-from attnfaith.data.tokenization import SPECIAL_TOKENS, fast_tokenizer
+from attnfaith.data.tokenization import SPECIAL_TOKENS, fast_tokenizer, in_memory
 from attnfaith.support.errors import DatasetError, excerpt
 
 

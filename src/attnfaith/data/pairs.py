@@ -6,7 +6,7 @@ A split is a `datasets.Dataset` with the columns
     links        list of [source word, target word, 2 sure or 1 possible], counted from 0 (where the split has links)
 
 A folder holds train.src, train.trg and perhaps train.align (or .talp), one sentence a line, its words between blanks or
-tabs; the same of validation (or valid, dev) and test. Links of a pair are a line: `i-j` is a sure link from source word i to
+tabs; the same of validation (valid, val, dev) and test. Links of a pair are a line: `i-j` is a sure link from word i to
 target word j, `ipj` (or `i?j`) a possible one (the formats of fast_align, Dyer et al. 2013, and of the TALP alignments,
 Lambert et al. 2005). Words are counted from 0 or from 1; no file says which.
 """
@@ -21,9 +21,9 @@ from pathlib import Path
 
 from attnfaith.data import translation_tasks
 from attnfaith.data.generators import generate_splits, generated_revision
-from attnfaith.data.in_memory import in_memory
-from attnfaith.data.registry import DatasetEntry, pairs_entry
+from attnfaith.data.registry import SPLIT_NAMES, SPLITS, DatasetEntry, pairs_entry
 from attnfaith.data.sources import ROOT_VARIABLE, data_root, draw_limits
+from attnfaith.data.tokenization import in_memory
 from attnfaith.metrics.attention_faithfulness import alignment_error_rate
 from attnfaith.metrics.attention_faithfulness.columns import InputError
 from attnfaith.support.errors import DatasetError, excerpt
@@ -31,7 +31,6 @@ from attnfaith.support.errors import DatasetError, excerpt
 
 SIZES = {"train": 8000, "validation": 500, "test": 500}
 """Rows of generated pairs where the arguments name no other sizes."""
-SPLIT_NAMES = {"train": ["train"], "validation": ["validation", "valid", "dev"], "test": ["test"]}
 ENDINGS = {"source": (".src",), "target": (".trg",), "links": (".align", ".talp")}
 
 
@@ -104,11 +103,11 @@ def _read(entry: DatasetEntry, first: int, root: Path | None) -> tuple[dict[str,
         raise DatasetError(f"{entry.name!r} is read from files, and {ROOT_VARIABLE} is not set. {entry.notes}")
     folder = Path(entry.folder) if entry.own else root / entry.folder
     digest, tables, left_out = hashlib.sha256(), {}, {}
-    for split, names in SPLIT_NAMES.items():
+    for split in SPLITS:
         lines = {}
         for kind, endings in ENDINGS.items():
             listed = sorted(path for path in folder.glob("*") if path.suffix in endings)
-            paths = [path for path in listed if path.name.partition(".")[0] in names]
+            paths = [path for path in listed if SPLIT_NAMES.get(path.name.partition(".")[0]) == split]
             if len(paths) > 1:
                 raise DatasetError(f"{folder} has {' and '.join(path.name for path in paths[:2])}: leave one of them")
             if paths:

@@ -21,6 +21,8 @@ from attnfaith.support.errors import DatasetError, excerpt, nearest
 
 
 SPLITS = ("train", "validation", "test")
+SPLIT_NAMES = {"train": "train", **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"), "test": "test"}
+"""Names of published splits, and ours."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from attnfaith.data.generators import check_sizes
-from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import SPLITS, DatasetEntry
+from attnfaith.data.tokenization import in_memory
 from attnfaith.support.errors import DatasetError, excerpt
 
 

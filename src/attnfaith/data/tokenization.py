@@ -7,12 +7,12 @@ counts sentences, each of W words.
 
 import functools
 import re
+import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
 from attnfaith.data.impermissible import check_marks
-from attnfaith.data.in_memory import in_memory
 from attnfaith.data.sentences import MARK, divide, mark_places, set_marks
 from attnfaith.support.errors import DatasetError, excerpt
 
@@ -189,6 +189,25 @@ def spread(marks: Sequence[int], words: Sequence[tuple[int, int]], spans: Sequen
     for (start, stop), mark in zip(words, marks, strict=True):
         characters[start:stop] = [mark] * (stop - start)
     return [max(characters[start:stop], default=0) for start, stop in spans]
+
+
+def in_memory(table):
+    """Return a `datasets.Dataset` with the rows of an Arrow table and a random fingerprint, for which `datasets` would
+    pickle and hash all content: longer than it takes to encode a few texts.
+    """
+    import datasets
+
+    return datasets.Dataset(table, fingerprint=secrets.token_hex(8))
+
+
+def texts_in_memory(texts: Sequence):
+    """Return texts, or pairs (text, second text), as a data set with instance_id, text and, of pairs, text_pair."""
+    import pyarrow as pa
+
+    pairs = [(text,) if isinstance(text, str) else text for text in texts]
+    columns = dict(zip(("text", "text_pair"), map(list, zip(*pairs, strict=True)), strict=False)) or {"text": []}
+    columns["instance_id"] = list(map(str, range(len(pairs))))
+    return in_memory(pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}))
 
 
 def encoded_in_memory(dataset, encode: Callable, types: Mapping):

@@ -11,8 +11,8 @@ import torch
 
 from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
 from attnfaith.data.fingerprint import hash_of_weights
-from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.subwords import tokenizer_digest
+from attnfaith.data.tokenization import texts_in_memory
 from attnfaith.subjects.attention import widened
 from attnfaith.subjects.protocol import Batch, SubjectError
 

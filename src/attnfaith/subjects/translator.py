@@ -15,8 +15,8 @@ from functools import cached_property
 
 import torch
 
-from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.pair_encoding import MARKER, encode_for_model
+from attnfaith.data.tokenization import texts_in_memory
 from attnfaith.subjects import base
 from attnfaith.subjects.attention import Edit, Embedded, Hook, Map, widened
 from attnfaith.subjects.checks import Pairs, Sites, checked
