@@ -19,6 +19,7 @@ from attnfaith.support.errors import AttnfaithError
 from attnfaith.training.losses import classification_loss
 from attnfaith.training.penalties import (
     FLOOR,
+    PREDICTION,
     check_sizes,
     conicity,
     drawn_words,
@@ -26,7 +27,6 @@ from attnfaith.training.penalties import (
     masked_language_model,
     word_tying,
 )
-from attnfaith.training.word_states import PREDICTION
 from tests.figures import IN_A_PROCESS
 from tests.tiny_trainings import ALL, same, weights
 

@@ -8,8 +8,7 @@ from attnfaith import SelfAttentionClassifierForSequenceClassification
 from attnfaith.data.collation import pad_batch
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.training import FineTuningTrainer
-from attnfaith.training.penalties import impermissible_mass
-from attnfaith.training.word_states import PretrainedReader
+from attnfaith.training.penalties import PretrainedReader, impermissible_mass
 from tests.small_classifiers import classifier, texts, tokenizer
 from tests.tiny_trainings import make_trainer, planted_rows
 

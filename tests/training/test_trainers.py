@@ -15,9 +15,8 @@ from attnfaith.data.collation import pad_batch
 from attnfaith.metrics.attention_faithfulness.divergences import total_variation_distance
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.training import AdversarialTrainer, AttentionTrainer, DivergedError, GuidedTrainer
-from attnfaith.training.base import check_selection
 from attnfaith.training.losses import adversarial_loss, classification_loss
-from attnfaith.training.trainers import collate, erase_tokens
+from attnfaith.training.trainers import check_selection, collate, erase_tokens
 from tests.tiny_trainings import moved, same, weights
 
 

@@ -26,7 +26,7 @@ from attnfaith.runs.models import load_tokenizer, make_model, measurable, pretra
 from attnfaith.runs.preparation import WEIGHTS, Run
 from attnfaith.support.errors import AttnfaithError, FileError, excerpt
 from attnfaith.support.files import MODEL, read_object, sync_folder, write_atomically
-from attnfaith.training.base import LOWER_IS_BETTER, BaseTrainer, check_selection
+from attnfaith.training.trainers import LOWER_IS_BETTER, BaseTrainer, check_selection
 
 
 PARTS = ("optimizer.pt", "scheduler.pt", "config.json", "model*.safetensors", "rng_state*.pth")  # of a whole checkpoint

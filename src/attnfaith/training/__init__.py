@@ -1,6 +1,5 @@
 """Training: a trainer and its configuration for each way, losses, and penalties that are callables."""
 
-from attnfaith.training.base import DivergedError
 from attnfaith.training.penalties import Diversity, ImpermissibleMass, MaskedWords, Penalty, WordTying
 from attnfaith.training.rationales import RationaleConfig, RationaleTrainer
 from attnfaith.training.trainers import (
@@ -8,6 +7,7 @@ from attnfaith.training.trainers import (
     AdversarialTrainer,
     AttentionConfig,
     AttentionTrainer,
+    DivergedError,
     FineTuningTrainer,
     GuidedTrainer,
 )

@@ -12,8 +12,8 @@ import torch
 
 from attnfaith.data.pair_encoding import UNCOUNTED, pad_pairs
 from attnfaith.support.errors import AttnfaithError
-from attnfaith.training.base import BaseConfig, BaseTrainer
 from attnfaith.training.penalties import hidden_links, linked_mass
+from attnfaith.training.trainers import BaseConfig, BaseTrainer
 
 
 PAIRS_AT_ONCE = 64
