@@ -190,7 +190,7 @@ def model_name(identity: Identity) -> str:
         return ATTENTION
     parts = [identity.selection_kind, identity.attention_label]
     parts += ["moving average"] if identity.selection_baseline == "moving_average" else []
-    return ", ".join(filter(None, [*parts, "two-sided" if identity.selection_two_sided else ""]))
+    return ", ".join(filter(None, parts))
 
 
 def selects(group: Models) -> bool:

@@ -72,5 +72,5 @@ def test_in_the_hands_of_a_person(tmp_path):
             getattr(own, name)()
     with pytest.raises(AttnfaithError, match="pairs of sentences"):
         Record(texts(3)).alignment()
-    with pytest.raises(RecordError, match="texts and some sentence pairs"):
+    with pytest.raises(RecordError, match="record 1 has other columns than record 0"):
         record.concatenate([texts(3), draw(3)])

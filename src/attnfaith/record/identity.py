@@ -24,11 +24,6 @@ LABELS = {
     "seed": "seed of the training run; -1 where it is unknown",
 }
 """The labels in `Identity.heading`, with which the rows of a table begin, and their meanings."""
-SELECTOR = {
-    **{"selection_contiguous": False, "selection_transition": 0.0, "selection_pooling": "average"},
-    **{"selection_reads": "zeroed", "selection_vectors_shared": True, "attention_kind": "selection"},
-}
-"""The fields about a selector that no recipe changes."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +64,6 @@ class Identity:
     diversity: float = 0.0  # weight of the penalty on the conicity of the states
     word_tying: float = 0.0  # weight of the penalty on the distance of states from word vectors
     word_tying_distance: str | None = None  # norm or squared
-    word_tying_padding: bool | None = None  # markers and padding are in its mean over tokens
     masked_language_model: float = 0.0  # weight of the penalty on masked words that states do not tell
     masked_share: float | None = None  # share of the words that were masked
     adversary_weight: float | None = None  # weight of the divergence of attentions
@@ -95,28 +89,18 @@ class Identity:
     selection_sparsity: float | None = None  # of bernoulli, the price of a selected token
     selection_coherence: float | None = None  # of bernoulli, the price of a change, in units of that
     selection_target: float | None = None  # of hardkuma, the share of tokens that training aims at
-    selection_lasso: float | None = None  # of hardkuma, the number of changes a token that training aims at
-    selection_two_sided: bool | None = None  # of hardkuma, that share is aimed at from below, too
 
     @property
     def heading(self) -> dict[str, object]:
         """Labels for people, by LABELS, with which a table's rows begin. Nothing reads them back."""
         hierarchy = "" if self.hierarchy == "none" else self.hierarchy
+        words = "words" if hierarchy and self.level == "word" else ""
+        apart = "impermissible apart" if self.separate_impermissible else ""
         return {
             **{name: getattr(self, name) for name in LABELS},
             "training_texts": self.training_texts or UNKNOWN,
-            "encoder": labelled(
-                self.encoder,
-                hierarchy,
-                "words" if hierarchy and self.level == "word" else "",
-                ("tokenizer", self.tokenizer_digest),
-            ),
-            "alignment": labelled(
-                self.alignment,
-                ("scale", self.score_scale),
-                self.attention_label,
-                "impermissible apart" if self.separate_impermissible else "",
-            ),
+            "encoder": labelled(self.encoder, hierarchy, words, ("tokenizer", self.tokenizer_digest)),
+            "alignment": labelled(self.alignment, ("scale", self.score_scale), self.attention_label, apart),
             "projection": labelled(self.projection, self.projection_parameter),
             "vectors": labelled(self.vectors, self.vectors_scale if self.vectors == "random" else self.vectors_digest),
             "objective": self.objective_label,
@@ -147,31 +131,39 @@ class Identity:
             return labelled("", named, ("head", self.reduction_head)) if self.reduction == "mean" else self.reduction
         if self.selection_kind is None:
             return ""
-        usual, test = 0.5 if self.selection_kind == "bernoulli" else 0.0, self.selection_test_temperature
+        usual = {
+            "encoder": self.encoder,
+            "transition": 0.0,
+            "test_temperature": self.selection_temperature,
+            "threshold": 0.5 if self.selection_kind == "bernoulli" else 0.0,
+            "reads": "zeroed",
+            "pooling": "average",
+        }
+        own = {name: getattr(self, f"selection_{name}") for name in usual}
+        own = {name: None if value == usual[name] else value for name, value in own.items()}
         return labelled(
             "",
-            self.selection_encoder if self.selection_encoder != self.encoder else None,
-            ("transition", self.selection_transition or None),
+            own["encoder"],
+            ("transition", own["transition"]),
             ("temperature", self.selection_temperature),
-            ("at test", None if test == self.selection_temperature else test),
-            ("threshold", None if self.selection_threshold == usual else self.selection_threshold),
+            ("at test", own["test_temperature"]),
+            ("threshold", own["threshold"]),
             "contiguous" if self.selection_contiguous else "",
-            self.selection_reads if self.selection_reads != "zeroed" else None,
-            self.selection_pooling if self.selection_pooling != "average" else None,
+            own["reads"],
+            own["pooling"],
             "" if self.selection_vectors_shared else "vectors apart",
         )
 
     @property
     def objective_label(self) -> str:
         """Such as "classification(diversity 0.5)", "adversarial(kl, 0.002)", "guided(bilstm+additive+softmax)"."""
-        against = ()
-        if self.objective == "adversarial":
-            against = (*self._adversary, ("base", self.base_penalties))
-        elif self.objective == "guided":
-            against = ("+".join(filter(None, (self.base, self.base_penalties))),)
+        against = {
+            "adversarial": (*self._adversary, ("base", self.base_penalties)),
+            "guided": ("+".join(filter(None, (self.base, self.base_penalties))),),
+        }
         return labelled(
             self.objective,
-            *against,
+            *against.get(self.objective, ()),
             ("attention rate x", None if self.attention_rate == 1 else self.attention_rate),
             ("tokens erased", self.random_erasure or None),
             *self.penalties,
@@ -179,8 +171,6 @@ class Identity:
             ("coherence", self.selection_coherence),
             "moving average" if self.selection_baseline == "moving_average" else "",
             ("selected", self.selection_target),
-            ("lasso", self.selection_lasso),
-            "two-sided" if self.selection_two_sided else "",
         )
 
     @property
@@ -189,7 +179,7 @@ class Identity:
         details = {
             "impermissible_mass": self.impermissible_heads,
             "diversity": None,
-            "word_tying": f"{self.word_tying_distance}{' with padding' if self.word_tying_padding else ''}",
+            "word_tying": self.word_tying_distance,
             "masked_language_model": None if self.masked_share is None else f"share {self.masked_share:g}",
         }
         weights = {name: weight for name in details if (weight := getattr(self, name))}
@@ -223,11 +213,17 @@ def as_columns(identity: Identity, count: int) -> dict[str, list]:
 def from_row(row: Mapping[str, object]) -> Identity:
     """Return the identity of a row of a record. Raises RecordError where the row's column cell holds none."""
     try:
-        return Identity(**json.loads(row["cell"]))
-    except (TypeError, ValueError) as error:
+        return from_fields(json.loads(row["cell"]))
+    except (TypeError, ValueError, AttributeError) as error:
         raise RecordError(
             f"column 'cell' does not say which model was measured ({error}): measure the model anew"
         ) from error
+
+
+def from_fields(stored: Mapping[str, object]) -> Identity:
+    """Return the identity of stored fields, of which those that this version does not have are left out."""
+    names = {key.name for key in fields(Identity)}
+    return Identity(**{name: value for name, value in stored.items() if name in names})
 
 
 def model_fields(model) -> dict[str, object]:
@@ -240,7 +236,6 @@ def model_fields(model) -> dict[str, object]:
     if model.selector is not None:
         selector = model.selector
         fields |= {f"selection_{name}": getattr(selector, name) for name in ("kind", "budget", "threshold")}
-        fields |= SELECTOR | {"selection_temperature": 0.1 if selector.kind == "budget" else None}
         fields |= {"alignment": "selector", "projection": selector.kind, "projection_parameter": selector.budget}
     if model.type is not None:
         fields |= {"model": model.type, "readout": model.recurrence, "hidden_size": model.hidden_size}
@@ -256,10 +251,8 @@ def objective_fields(recipe) -> dict[str, object]:
     fields = {
         "objective": objective.kind if recipe.model.type is None else "translation",
         "random_erasure": recipe.training.random_erasure,
-        "word_tying_padding": False if recipe.penalties.word_tying else None,
         **vars(recipe.penalties),
         **{f"selection_{name}": getattr(recipe.selection, name) for name in selection},
-        "selection_two_sided": None if recipe.selection.share is None else False,
         "selection_target": recipe.selection.share,
     }
     if objective.kind == "adversarial":

@@ -5,7 +5,6 @@ A cell is one run of one model on one split: the rows that share every identity 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import cached_property, wraps
 
 import numpy as np
@@ -133,8 +132,8 @@ class Cell:
     @cached_property
     def settings(self) -> dict:
         """The settings of the measurement, as stored in the record; {} where none are stored for this identity."""
-        identity = asdict(self.identity)
-        return next((part for part in records.settings(self.table) if part.get("identity") == identity), {})
+        parts = (part for part in records.settings(self.table) if "identity" in part)
+        return next((part for part in parts if records.from_fields(part["identity"]) == self.identity), {})
 
     @cached_property
     def class_names(self) -> tuple[str, ...]:
