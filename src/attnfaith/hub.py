@@ -50,9 +50,8 @@ REPLACED = {
     "checkpoint": r"[^/]+\.(json|py|safetensors)|figures/[^/]+\.(png|svg)",
     "metric": r"[^/]+\.py",
     "results": r"[^/]+/results-[^/]+\.parquet",
-    "records": "(?!)",  # see `_joined`
 }
-"""Role -> files there that a push replaces, or deletes where it no longer contains them."""
+"""Role -> files there that a push replaces, or deletes where it no longer contains them; of records all of their folder."""
 
 
 class HubError(AttnfaithError):
@@ -319,37 +318,32 @@ def _check_existing(api: HfApi, repo: Repo, *, private: bool) -> None:
 
 def _send(api: HfApi, repo: Repo, *, private: bool) -> bool:
     """Bring one repository to the content of the plan; return whether it changed."""
-    sdk = {"space_sdk": "gradio"} if repo.kind == "space" else {}
-    api.create_repo(repo.repo_id, repo_type=repo.kind, private=private, exist_ok=True, **sdk)
-    info = api.repo_info(repo.repo_id, repo_type=repo.kind)
-    paths = [sibling.rfilename for sibling in info.siblings]
-    files, stale = repo.files, {path for path in paths if re.fullmatch(REPLACED[repo.role], path)}
+    where, sdk = {"repo_id": repo.repo_id, "repo_type": repo.kind}, {"space_sdk": "gradio"} if repo.kind == "space" else {}
+    api.create_repo(**where, private=private, exist_ok=True, **sdk)
+    info = api.repo_info(**where)
+    files, paths = repo.files, [sibling.rfilename for sibling in info.siblings]
     if repo.kind == "dataset" and fnmatch.filter(paths, MARKS[repo.role]):
-        there = api.snapshot_download(repo.repo_id, repo_type=repo.kind, revision=info.sha, allow_patterns=MARKS[repo.role])
-        files, replaced = _joined(repo, Path(there), paths)
-        stale |= replaced
+        there = api.snapshot_download(**where, revision=info.sha, allow_patterns=MARKS[repo.role])
+        files = _joined(repo, Path(there))
+    if repo.role == "records":
+        stale = {path for path in paths if path.partition("/")[0] in json.loads(repo.files[CELLS])}
+    else:
+        stale = {path for path in paths if re.fullmatch(REPLACED[repo.role], path)}
     # from memory: a folder of files to upload would stay behind where a push is killed
-    added = [CommitOperationAdd(path, content) for path, content in files.items()]
-    commit = api.create_commit(
-        repo.repo_id,
-        [*added, *map(CommitOperationDelete, sorted(stale - set(files)))],
-        commit_message=f"Push the {repo.role}",
-        repo_type=repo.kind,
-        parent_commit=info.sha,  # another commit meanwhile is not overwritten: the Hub answers 412
-    )
+    operations = [CommitOperationAdd(path, content) for path, content in files.items()]
+    operations += map(CommitOperationDelete, sorted(stale - {*files}))
+    message = f"Push the {repo.role}"  # onto the commit that was read: after another one meanwhile the Hub answers 412
+    commit = api.create_commit(**where, operations=operations, commit_message=message, parent_commit=info.sha)
     return commit.oid != info.sha
 
 
-def _joined(repo: Repo, there: Path, paths: Sequence[str]) -> tuple[dict[str, bytes], set[str]]:
-    """Return the files of a shared repository with the records or results of other checkpoints in it, and the paths of the
-    records there that go. there: its files by which it is recognised. paths: all that it holds.
+def _joined(repo: Repo, there: Path) -> dict[str, bytes]:
+    """The files of a shared repository with the records or results of other checkpoints in it. there: the folder of those
+    by which it is recognised.
     """
     if repo.role == "records":
-        old, new = read_object(there / CELLS), json.loads(repo.files[CELLS])
-        models = {cell["model"] for cell in new.values()} - {None}
-        remaining = {name: cell for name, cell in old.items() if cell["model"] not in models and name not in new}
-        gone = {path for path in paths if path.partition("/")[0] in {*old, *new} - {*remaining}}
-        return {**repo.files, **_summary_files(repo.repo_id, {**remaining, **new})}, gone
+        cells = {**read_object(there / CELLS), **json.loads(repo.files[CELLS])}
+        return {**repo.files, **_summary_files(repo.repo_id, cells)}
     tables = {}
     for path, content in repo.files.items():
         if path != CARD:
@@ -360,4 +354,4 @@ def _joined(repo: Repo, there: Path, paths: Sequence[str]) -> tuple[dict[str, by
         remaining = table.filter(pc.invert(pc.is_in(table[CHECKPOINT], own)))
         if remaining.num_rows:
             tables.setdefault(path.parent.name, []).append(remaining)
-    return table_files(repo.repo_id, tables), set()
+    return table_files(repo.repo_id, tables)

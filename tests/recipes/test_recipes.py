@@ -148,13 +148,13 @@ def test_the_model_section_has_the_defaults_of_the_configuration():
 
 def test_configurations_of_other_kinds():
     gru = f"{PAIRS} --recurrence=luong --alignment=dot --embedding_size=20".split()
-    config = runs.sequence_config(recipes.parse(MINIMAL, gru), vocab_size=30)
+    config = runs.model_config(recipes.parse(MINIMAL, gru), vocab_size=30)
     assert isinstance(config, AttentionSeq2SeqConfig) and config.vocab_size == 30
     assert (config.recurrence, config.alignment, config.embedding_size, config.hidden_size) == ("luong", "dot", 20, 256)
-    config = runs.sequence_config(recipes.parse(MINIMAL, f"{MARIAN} --num_attention_heads=4".split()), vocab_size=30)
+    config = runs.model_config(recipes.parse(MINIMAL, f"{MARIAN} --num_attention_heads=4".split()), vocab_size=30)
     assert isinstance(config, MarianConfig) and config.init_std == 1 / 8
     assert (config.d_model, config.decoder_layers, config.encoder_attention_heads) == (64, 3, 4)
-    config = runs.model_config(recipes.parse(MINIMAL, SELECTOR.split()), False)
+    config = runs.model_config(recipes.parse(MINIMAL, SELECTOR.split()))
     assert (config.sampler, config.budget, config.selector_encoder, config.pooling) == ("budget", 0.2, "bilstm", "average")
 
 

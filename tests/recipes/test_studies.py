@@ -45,14 +45,17 @@ def check_model(recipe):
         return runs.check_model(recipe)
     recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, hidden_size=8))
     if recipe.kind == "translator":
-        model, ids = AutoModelForSeq2SeqLM.from_config(runs.sequence_config(recipe, 30)), torch.tensor([[5, 6, 7, 3]])
+        model, ids = (
+            AutoModelForSeq2SeqLM.from_config(runs.model_config(recipe, vocab_size=30)),
+            torch.tensor([[5, 6, 7, 3]]),
+        )
         assert model(ids, labels=ids[:, 1:]).logits.shape == (1, 3, 30)
         return None
     entry = entry_of(recipe.data)
     num_labels = len(entry.label_names) or 3  # where answers are the labels, the training texts decide
     small = {"embedding_size": 8, "intermediate_size": 8, "alignment_size": 4, "vocab_size": 30, "num_labels": num_labels}
     classes = AttentionClassifierForSequenceClassification, RationaleClassifierForSequenceClassification
-    model = classes[recipe.model.selector is not None](runs.model_config(recipe, entry.pair, **small))
+    model = classes[recipe.model.selector is not None](runs.model_config(recipe, pair=entry.pair, **small))
     types = {"token_type_ids": torch.tensor([[0, 0, 0, 0, 1, 1, 1]])} if entry.pair else {}
     assert model(torch.tensor([[2, 5, 6, 3, 2, 7, 3]]), **types).logits.shape == (1, num_labels)
 
@@ -71,9 +74,9 @@ def test_a_study_plans_and_its_models_build(path):
     """Of cells that differ in their seeds alone, the first builds."""
     study = read_study(path)
     cells = prepare(study)
-    assert analyse(study) == Analysis(), "without cells an analysis checks the study and makes nothing"
-    if "published" in study:
-        assert Path(study["published"]).resolve().parent == path.parent, "a paper's numbers stand in its folder"
+    assert analyse(vars(study)) == Analysis(), "without cells an analysis checks the study and makes nothing"
+    if study.published:
+        assert Path(study.published).resolve().parent == path.parent, "a paper's numbers stand in its folder"
     apart, kinds = ("--seed=", "--name=", "--output_dir=", "--objective.base="), {}
     for cell in cells:
         kinds.setdefault((cell.recipe, *(words for words in cell.overrides if not words.startswith(apart))), cell)
@@ -88,7 +91,7 @@ def test_an_output_folder_is_of_one_recipe():
     """Studies may share runs; then they agree on how a run is made."""
     assert len({recipes.load(path).output_dir for path in RECIPES}) == len(RECIPES)
     studies = [read_study(path) for path in STUDIES]
-    assert len({study["results"] for study in studies}) == len(studies)
+    assert len({study.results for study in studies}) == len(studies)
     first = {}
     for recipe in (cell.whole_recipe for study in studies for cell in prepare(study)):
         assert recipes.differences(first.setdefault(recipe.output_dir, recipe), recipe) == [], recipe.output_dir

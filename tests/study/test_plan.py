@@ -1,5 +1,6 @@
 """The plan of a study: cells of a grid, and the studies that are refused before a cell is run."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,13 @@ GUIDED = {
 }
 
 
+def study_of(*blocks, output_dir="runs/x"):
+    return recipes.make_section(plan.Study, {"output_dir": output_dir, "results": "results", "blocks": [*blocks]}, "study")
+
+
 def test_cells_are_the_product_of_the_grid():
     block = {"recipe": "a/sst.yaml", "set": {"use_cpu": True}, "grid": {"encoder": ["cnn", "average"], "seed": [1, None]}}
-    planned = plan.cells({"output_dir": "runs/x", "blocks": [block]})
+    planned = plan.cells(study_of(block))
     assert [cell.name for cell in planned] == ["sst-cnn-1", "sst-cnn-None", "sst-average-1", "sst-average-None"]
     assert planned[1].overrides == [
         *("--report.page=false", "--use_cpu=true", '--encoder="cnn"', "--seed=null"),
@@ -36,14 +41,13 @@ def test_cells_are_the_product_of_the_grid():
 @pytest.mark.parametrize("value", ["yes", "a #1", "1e-3", "two\nlines", 'it\'s {not} "that"', "- a: b"])
 def test_a_text_of_a_study_is_read_as_that_text(value):
     block = {"recipe": "a/sst.yaml", "set": {"note": value.replace("{not}", "{seed}")}, "grid": {"seed": [3]}}
-    (cell,) = plan.cells({"output_dir": "x", "blocks": [block]})
+    (cell,) = plan.cells(study_of(block))
     recipe = recipes.parse(TINY, cell.overrides)
     assert recipe.note == value.replace("{not}", "3") and recipe.seed == 3
 
 
 def test_a_value_may_name_a_key_of_the_grid():
-    study = {"output_dir": "runs/x", "blocks": [{"recipe": "a.yaml", **BASE}, {"recipe": "a.yaml", **GUIDED}]}
-    cells = {cell.name: cell for cell in plan.cells(study)}
+    cells = {cell.name: cell for cell in plan.cells(study_of({"recipe": "a.yaml", **BASE}, {"recipe": "a.yaml", **GUIDED}))}
     assert list(cells) == ["base-1", "base-2", "guided-1", "guided-2"]
     assert cells["guided-2"].after == ["base-2"] and cells["base-2"].after == []
     assert '--objective.base="runs/x/base-2"' in cells["guided-2"].overrides
@@ -59,11 +63,11 @@ def test_a_value_may_name_a_key_of_the_grid():
         ([{"grid": {"seed": [1]}, "after": ["base-{sed}"]}], {}, r"\{sed\} is no key .* known: seed, output_dir"),
         ([{"name": "a", "after": ["b"]}, {"name": "b", "after": ["a"]}], {}, r"circle.*: \['a', 'b'\]"),
         ([{"grid": {"seed": [1, 1]}}], {}, "two cells are called tiny-1"),
-        ([{"grid": {"seed": []}}], {}, "grid.seed is empty"),
+        ([{"grid": {"seed": []}}], {}, "grid.seed=.*at least 1 item"),
         ([{"name": "../a"}], {}, "'../a' is no name for a folder"),
         ([{"grid": {"learning_rate": [0.1, 0.2]}}], {}, "cells 'tiny-0.1' and 'tiny-0.2' are one model"),
         ([{"set": {"seed": "x"}}], {}, "cell tiny: .*recipe.seed='x'"),
-        ([], {}, "blocks is empty"),
+        ([], {}, "study.blocks=.*at least 1 item"),
         ([{}], {"blcks": []}, "study.blcks; did you mean 'blocks'"),
         ([{}], {"tables": ["agrement"]}, r"tables \['agrement'\] are not known; choose from .*agreement"),
         ([{}], {"analysis": "nowhere.py"}, "analysis: no file at .*nowhere.py"),
@@ -92,12 +96,12 @@ def test_cells_that_a_record_tells_apart():
 
 
 def test_a_trial_has_folders_of_its_own():
-    study = {"output_dir": "runs/x", "results": "results", "blocks": [{"recipe": "a.yaml", "grid": {"seed": [1, 2]}}]}
+    study = study_of({"recipe": "a.yaml", "grid": {"seed": [1, 2]}})
     settings = ["learning_rate=0.5", "measure.limit=3"]
     tried = plan.trial(study, settings)
-    assert tried == plan.trial(study, settings[::-1]) and tried["results"] == f"{tried['output_dir']}/results"
-    assert tried["output_dir"].startswith("runs/x/trial-") and "--measure.limit=3" in plan.cells(tried)[1].overrides
-    assert plan.trial(study, ["output_dir=y"]) == {**study, "output_dir": "y"}
+    assert tried == plan.trial(study, settings[::-1]) and tried.results == f"{tried.output_dir}/results"
+    assert tried.output_dir.startswith("runs/x/trial-") and "--measure.limit=3" in plan.cells(tried)[1].overrides
+    assert plan.trial(study, ["output_dir=y"]) == replace(study, output_dir="y")
     for setting in ("seed=3", "nonsense=3"):
         with pytest.raises(AttnfaithError, match=setting.partition("=")[0]):
             plan.trial(study, [setting])

@@ -159,10 +159,9 @@ def outputs(hostile, folder):
     write_report(first, folder / "report", title=text(), facts={text(): text(), "nested": {text(): [text()]}}, n_examples=2)
     compared = compare([first, drawn(hostile, projection="sparsemax")], [text(), text()])
     rows = {"cell": [text()], "block": [text()], "status": ["failed"], "n": [np.nan], "reason": [text()]}
-    study = {"results": str(folder / "study"), "output_dir": str(folder)}
     table = markdown_table([[text(), text()], [text(), text()]], numeric=[False, True])
     written = Analysis({text(): pd.DataFrame()}, {}, {text(): table}, {text(): None})
-    write_page(study, pd.DataFrame(rows), {}, written, [cell, other])
+    write_page(folder / "study", pd.DataFrame(rows), {}, written, [cell, other])
     view = drawn_view(4, tokens=[text() for _ in range(4)], model=text())
     pages = {
         "shown.html": ShownText(cell, 3).html(),

@@ -94,8 +94,9 @@ def test_a_run_and_its_record(encoder, texts, tmp_path, monkeypatch, projection)
     runs.run(recipe)
     model, table, identity = loaded(folder)
     if projection == "softmax":
-        monkeypatch.setattr(runs.execute, "check_pretrained", lambda _: pytest.fail("a trained run needs no such files"))
-        runs.run(recipe, resume=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(models, "_pretrained", lambda _: pytest.fail("a trained run needs no such files"))
+            runs.run(recipe, resume=True)
         names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
         assert type(model).__name__ == "BertForSequenceClassification"
         assert {path.name for path in (folder / "model").iterdir()} == names

@@ -6,19 +6,10 @@ and model. `train`: the training. `execute`: all of them in their order, and the
 
 from attnfaith.runs.execute import measure_run, run
 from attnfaith.runs.folder import RunError, read_state
-from attnfaith.runs.models import check_model, load_model, load_tokenizer, make_model, model_config, sequence_config
+from attnfaith.runs.models import check_model, load_model, make_model, model_config
 from attnfaith.runs.preparation import load_data
 from attnfaith.runs.train import training_arguments
 
 
-__all__ = [
-    "RunError",
-    "check_model",
-    "load_data",
-    "load_model",
-    "load_tokenizer",
-    "make_model",
-    "measure_run",
-    "model_config",
-]
-__all__ += ["model_config", "read_state", "run", "sequence_config", "training_arguments"]
+__all__ = ["RunError", "check_model", "load_data", "load_model", "make_model", "measure_run", "model_config", "read_state"]
+__all__ += ["run", "training_arguments"]

@@ -27,7 +27,7 @@ from attnfaith.reporting.page import write_report
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.runs.folder import REPORT, SHARDS, TRANSLATIONS, RunError, check_free, held, note, prepare, read_state
-from attnfaith.runs.models import check_model, check_pretrained, load_model, measurable
+from attnfaith.runs.models import check_model, load_model, measurable
 from attnfaith.runs.preparation import Run, check_base
 from attnfaith.runs.train import train, training_arguments
 from attnfaith.subjects import subject_of
@@ -51,30 +51,25 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Pat
     state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
     build(recipe.measure.producers, recipe.measure.options, recipe.reads)
     arguments, folder = training_arguments(recipe), Path(recipe.output_dir)
-    path, page = folder / RECORD, recipe.report.page
-    check_model(recipe)
-    if overwrite or not (folder / MODEL).is_dir():  # a trained one needs its files no more
-        check_pretrained(recipe)
+    check_model(recipe, files=overwrite or not (folder / MODEL).is_dir())  # a trained model needs them no more
     check_base(recipe)
     check_free(folder, recipe, overwrite=overwrite, resume=resume)
     with held(folder, "a run", state):
         if state.is_main_process:
             prepare(folder, recipe, clear=overwrite and not resume)
         state.wait_for_everyone()
-        trained, other = (folder / MODEL).is_dir(), _other_measurement(path, recipe)
-        if not trained or not path.is_file() or other:
+        trained, other = (folder / MODEL).is_dir(), _other_measurement(folder / RECORD, recipe)
+        if not trained or other or not (folder / RECORD).is_file():
             work = Run(recipe, folder, state)
             if not trained:
                 train(work, arguments)
             if other and work.main:
-                print(f"{path} is measured anew: {other}")
+                print(f"{folder / RECORD} is measured anew: {other}")
             measure(work)
-        elif state.is_main_process:  # of another measurement that was killed
-            shutil.rmtree(folder / SHARDS, ignore_errors=True)
         if state.is_main_process:
-            _finish(recipe, folder, started, page=page)
+            _finish(recipe, folder, started)
         state.wait_for_everyone()
-    return folder.resolve() / (f"{REPORT}/index.html" if page else RECORD)
+    return folder.resolve() / (f"{REPORT}/index.html" if recipe.report.page else RECORD)
 
 
 def measure_run(
@@ -116,9 +111,9 @@ def measure_run(
             note(folder, status="trained")
         measure(Run(recipe, folder, state), None if own else path, device)
         if state.is_main_process and own:
-            _finish(recipe, folder, started, page=(folder / REPORT).is_dir())
+            _finish(recipe, folder, started)
         elif state.is_main_process and recipe.kind != "translator":
-            _print_results(path, folder, recipe)
+            _print_results(path)
         state.wait_for_everyone()
     return path
 
@@ -131,9 +126,8 @@ def measure(run: Run, output: str | os.PathLike | None = None, device=None) -> N
         if run.main:
             _translate(model, run)
         run.state.wait_for_everyone()
-    subject = measurable(model, run.tokenizer, run.pairs)
-    rows = subject.rows(run.drawn) if run.pairs else run.measured
-    attention = None
+    subject = measurable(model, run.tokenizer)
+    rows, attention = subject.rows(run.drawn), None
     if recipe.objective.kind == "guided":
         run.check_base_unchanged()
         attention = dict(zip(rows["instance_id"], record.rows(run.base_outputs(rows), "attention"), strict=True))
@@ -206,23 +200,23 @@ def _other_measurement(path: Path, recipe: Recipe) -> str:
     return ", ".join(f"measure.{key}" for key, value in own.items() if value != other[key])
 
 
-def _finish(recipe: Recipe, folder: Path, started: float, *, page: bool) -> None:
-    """Draw the page of the run's record, if there is to be one, and note that the run is complete."""
-    if page:
+def _finish(recipe: Recipe, folder: Path, started: float) -> None:
+    """Draw the page of the run's record, if there is to be one, and note and print that the run is complete."""
+    shutil.rmtree(folder / SHARDS, ignore_errors=True)  # of another measurement that was killed
+    if recipe.report.page or (folder / REPORT).is_dir():
         table, section = record.load(folder / RECORD), recipe.report
         write_report(table, folder / REPORT, title=section.title, n_examples=section.examples)
     note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
-    _print_results(folder / RECORD, folder, recipe)
-
-
-def _print_results(path: Path, folder: Path, recipe: Recipe) -> None:
-    """Print the scores of a run's model and, of classifiers, the verdict on its attention, in two lines a cell."""
     if recipe.kind == "translator":
         print(f"translates: {translation_in_words(read_state(folder)['translation'])}")
-        return
+    else:
+        _print_results(folder / RECORD)
+
+
+def _print_results(path: Path) -> None:
+    """Print the scores of a classifier and the verdict on its attention, in two lines a cell."""
     for cell in split_cells(record.load(path)):
-        accuracy = accuracy_in_words(cell)
-        if accuracy:
+        if accuracy := accuracy_in_words(cell):
             print(printable(f"{cell.heading['dataset']} {cell.heading['split']}: {accuracy}"))
         answer = verdict([cell])
         print(printable(f"attention: {answer.headline}. {answer.reason}"))

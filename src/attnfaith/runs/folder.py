@@ -20,12 +20,11 @@ import attnfaith
 from attnfaith import recipes
 from attnfaith.recipes import Recipe
 from attnfaith.support.errors import AttnfaithError, FileError
-from attnfaith.support.files import LOCK, MODEL, RECIPE, RECORD, STATE, folder_lock, is_locked, read_object, write_atomically
+from attnfaith.support.files import LOCK, MODEL, RECIPE, RECORD, STATE, folder_lock, read_object, write_atomically
 
 
 REPORT, CHECKPOINTS, TRANSLATIONS = "report", "checkpoints", "translations.txt"
 SHARDS = f"{RECORD}.shards"  # of a measurement that is under way
-LOCKS = (LOCK, f"{LOCK}.holder")
 
 
 class RunError(AttnfaithError):
@@ -40,7 +39,8 @@ def held(folder: Path, work: str, state: PartialState) -> Iterator[None]:
     state.wait_for_everyone()  # all have looked at the folder before anything in it changes
     with folder_lock(folder, work) if state.is_main_process else contextlib.nullcontext():
         if state.is_main_process:
-            _sweep(folder)
+            trained = (folder / MODEL).is_dir()
+            _delete([*folder.glob(".*.tmp"), *([folder / CHECKPOINTS] if trained else [])])
         yield
 
 
@@ -48,7 +48,7 @@ def check_free(folder: Path, recipe: Recipe, *, overwrite: bool = False, resume:
     """Raise RunError for a folder that a run of the recipe may not use. overwrite, resume: see `run`."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; give another output_dir")
-    names = {path.name for path in folder.iterdir()} - {*LOCKS} if folder.is_dir() else set()
+    names = {path.name for path in folder.iterdir() if not path.name.startswith(LOCK)} if folder.is_dir() else set()
     if all(name == STATE or name.startswith((f".{STATE}.", f".{RECIPE}.")) for name in names):
         return  # empty, or killed before its recipe was written
     if not {RECIPE, STATE} <= names:
@@ -66,11 +66,8 @@ def check_free(folder: Path, recipe: Recipe, *, overwrite: bool = False, resume:
 def prepare(folder: Path, recipe: Recipe, *, clear: bool = False) -> None:
     """Write the recipe into a folder that is held, and a state if there is none. clear: delete the run that lies there."""
     if clear:  # its results first, its recipe and state last
-        for path in sorted(folder.iterdir(), key=lambda path: (path.name in (STATE, RECIPE), path.name != RECORD)):
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            elif path.name not in LOCKS:
-                path.unlink()
+        paths = [path for path in folder.iterdir() if not path.name.startswith(LOCK)]
+        _delete(sorted(paths, key=lambda path: (path.name in (STATE, RECIPE), path.name != RECORD)))
     if not (folder / STATE).is_file():  # before the recipe, so that a recipe alone is never taken for a run's
         versions = {module.__name__: module.__version__ for module in (attnfaith, torch, transformers)}
         write_atomically(folder / STATE, json.dumps({"status": "started", "versions": versions}, indent=1))
@@ -79,15 +76,12 @@ def prepare(folder: Path, recipe: Recipe, *, clear: bool = False) -> None:
     write_atomically(folder / RECIPE, recipes.dump(recipe))
 
 
-def _sweep(folder: Path) -> None:
-    """Delete leftovers of killed processes, only while the folder is held. A report may be at work in its own folder."""
-    paths = [*folder.glob(".*.tmp"), *folder.glob(f".{REPORT}.*")]
-    paths += [folder / CHECKPOINTS] if (folder / MODEL).is_dir() else []  # of a training that was killed at its very end
+def _delete(paths: list[Path]) -> None:
     for path in paths:
-        if not path.is_dir():
-            path.unlink(missing_ok=True)
-        elif not is_locked(path):
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def read_state(folder: str | os.PathLike) -> dict:

@@ -1,4 +1,4 @@
-"""The configuration, model and tokenizer of a recipe at the start of training, and read back from the folder of a run.
+"""The configuration, tokenizer and model of a recipe at the start of training, and the subject of a trained one.
 
 Weights of a pretrained model are read from safetensors alone, and no code of a repository is run.
 """
@@ -6,9 +6,8 @@ Weights of a pretrained model are read from safetensors alone, and no code of a 
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,101 +32,67 @@ from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.data.vectors import load_vectors
 from attnfaith.recipes import Recipe, RecipeError, check_data
 from attnfaith.recipes.schema import MODEL_KEYS, PROJECTION
-from attnfaith.subjects import SelfAttention, sequence_subject
+from attnfaith.subjects import SelfAttention, sequence_subject, subject_of
 from attnfaith.subjects.base import position_limit
-from attnfaith.subjects.translator import WithoutAttention
+from attnfaith.subjects.translator import WithoutAttention, is_sequence_model
 from attnfaith.support.errors import closest, excerpt
 from attnfaith.support.files import MODEL
 from attnfaith.training.penalties import check_sizes
 
 
-POOLED = (models.AttentionClassifierForSequenceClassification, models.RationaleClassifierForSequenceClassification)
+CONFIGURATIONS = {
+    "classifier": models.AttentionClassifierConfig,
+    "selector": models.RationaleClassifierConfig,
+    "pretrained": models.SelfAttentionClassifierConfig,
+    "gru": models.AttentionSeq2SeqConfig,
+    "marian": MarianConfig,
+}
+NOT_CONFIGURED = ("type", "pretrained", "revision", "selector")
+"""Keys of the model section that are no fields of a configuration."""
 
 
 def load_model(run: Path) -> PreTrainedModel:
     """Return the model of a run's folder, with the "eager" attention that it was trained with. Raises ModelError."""
-    loading.check_complete(run / MODEL)
     return loading.load_model(run / MODEL, attn_implementation="eager")
 
 
-def load_tokenizer(run: Path) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a run's folder. Raises ModelError where its files are missing or broken."""
-    loading.check_complete(run / MODEL)
-    return loading.load_tokenizer(run / MODEL)
-
-
-def measurable(model, tokenizer, pairs: bool = False):
-    """Return the model as `attnfaith.measurement` takes it: a classifier that pools states as it is, another one as a
-    subject. pairs: whether it is a model of sentence pairs.
-    """
-    if not pairs:
-        return model if isinstance(model, POOLED) else SelfAttention(model, tokenizer)
-    blind = getattr(model.config, "projection", None) == "none"
-    return WithoutAttention(model, tokenizer) if blind else sequence_subject(model, tokenizer)
+def measurable(model, tokenizer):
+    """Return a model as a subject. One of sentence pairs without attention has its predictions alone."""
+    if is_sequence_model(model):
+        blind = getattr(model.config, "projection", None) == "none"
+        return WithoutAttention(model, tokenizer) if blind else sequence_subject(model, tokenizer)
+    subject = subject_of(model)
+    subject.tokenizer = tokenizer
+    return subject
 
 
 # ------------------------------------------------------------------------------------------------ configurations
 
 
-def model_config(recipe: Recipe, pair: bool, **fields) -> PreTrainedConfig:
-    """Return the configuration of the recipe's classifier; of a pretrained one, that of its projection.
+def model_config(recipe: Recipe, *, pair: bool = False, **fields) -> PreTrainedConfig:
+    """Return the configuration of the recipe's model; of a pretrained one, that of its projection.
 
-    pair: whether texts are pairs, of which the second asks. fields: those that data and vectors decide.
+    pair: whether a classifier reads pairs of texts, of which the second asks. fields: those that data and vectors decide.
 
     Raises RecipeError where the configuration refuses a field.
     """
-    section = recipe.model
-    if recipe.kind == "pretrained":
-        fields = {name: getattr(section, name) for name in PROJECTION}
-        return _configured(models.SelfAttentionClassifierConfig, **fields)
-    names = [name for name in MODEL_KEYS["classifier"].split() if name != "selector"]
-    fields = {**{name: getattr(section, name) for name in names}, "query": "text" if pair else "learned", **fields}
+    section, kind = recipe.model, recipe.model.type or recipe.kind
+    keys = [name for name in MODEL_KEYS[kind].split() if name not in NOT_CONFIGURED]
+    fields = {**{name: getattr(section, name) for name in keys}, **fields}
+    if "embedding_size" in fields and fields["hidden_size"] is None:
+        fields["hidden_size"] = {"transformer": 128, "embedding": fields["embedding_size"]}.get(section.encoder, 256)
+    if kind == "marian":
+        fields = _marian_fields(**fields)
+    elif kind == "classifier":
+        fields["query"] = "text" if pair else "learned"
     if section.selector is not None:
         if pair:
             raise RecipeError("model.selector with pairs of texts: a selector reads single texts; leave it out")
-        fields |= {name: value for name, value in asdict(section.selector).items() if value is not None}
-        fields["sampler"] = fields.pop("kind")
-    if fields["hidden_size"] is None:
-        fields["hidden_size"] = {"transformer": 128, "embedding": fields["embedding_size"]}.get(section.encoder, 256)
-    plain = section.selector is None
-    return _configured(models.AttentionClassifierConfig if plain else models.RationaleClassifierConfig, **fields)
-
-
-def sequence_config(recipe: Recipe, vocab_size: int) -> PreTrainedConfig:
-    """Return the configuration of the recipe's model of sentence pairs. Raises RecipeError where it refuses a field.
-
-    Of type marian all weights are drawn with a standard deviation of hidden_size^-0.5, so that words, which are multiplied
-    by its inverse, are as large as positions.
-    """
-    section = recipe.model
-    if section.type == "gru":
-        fields = {name: getattr(section, name) for name in MODEL_KEYS["gru"].split() if name != "type"}
-        fields["hidden_size"] = section.hidden_size or (section.embedding_size if section.encoder == "embedding" else 256)
-        return _configured(models.AttentionSeq2SeqConfig, vocab_size=vocab_size, **fields)
-    size, heads = section.hidden_size or 128, section.num_attention_heads
-    if size % heads:
-        raise RecipeError(f"model.hidden_size={size} must be a multiple of model.num_attention_heads={heads}")
-    parts = {"layers": section.num_hidden_layers, "attention_heads": heads, "ffn_dim": section.intermediate_size}
-    return _configured(
-        MarianConfig,
-        vocab_size=vocab_size,
-        d_model=size,
-        **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in parts.items()},
-        dropout=section.dropout,
-        init_std=size**-0.5,
-        scale_embedding=True,
-        max_position_embeddings=1024,
-        pad_token_id=0,
-        bos_token_id=2,
-        decoder_start_token_id=2,
-        eos_token_id=3,
-        forced_eos_token_id=None,
-    )
-
-
-def _configured(kind: Callable, **fields) -> PreTrainedConfig:
+        kind, fields["sampler"] = "selector", section.selector.kind
+        values = {"budget": section.selector.budget, "threshold": section.selector.threshold}
+        fields |= {name: value for name, value in values.items() if value is not None}
     try:
-        return kind(**fields)
+        return CONFIGURATIONS[kind](**fields)
     except StrictDataclassError as error:
         message = excerpt(error.__cause__ or error, 300)
         choice = re.search(r"Field '(\w+)' expected one of \((.*?)\), got ", message)
@@ -135,17 +100,41 @@ def _configured(kind: Callable, **fields) -> PreTrainedConfig:
         raise RecipeError(f"model: {message}" + (f"; did you mean {near!r}?" if near else "")) from error
 
 
-def check_model(recipe: Recipe) -> None:
+def _marian_fields(*, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, dropout, **fields) -> dict:
+    """The fields of a MarianConfig. All weights are drawn with a standard deviation of hidden_size^-0.5: words, which are
+    multiplied by its inverse, are then as large as positions.
+    """
+    size, heads = hidden_size or 128, num_attention_heads
+    if size % heads:
+        raise RecipeError(f"model.hidden_size={size} must be a multiple of model.num_attention_heads={heads}")
+    parts = {"layers": num_hidden_layers, "attention_heads": heads, "ffn_dim": intermediate_size}
+    return {
+        **fields,
+        **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in parts.items()},
+        "d_model": size,
+        "dropout": dropout,
+        "init_std": size**-0.5,
+        "scale_embedding": True,
+        "max_position_embeddings": 1024,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "decoder_start_token_id": 2,
+        "eos_token_id": 3,
+        "forced_eos_token_id": None,
+    }
+
+
+def check_model(recipe: Recipe, *, files: bool = False) -> None:
     """Raise an AttnfaithError where the recipe's data set is none for its kind of model, or its model or penalties refuse a
-    key. What depends on files is checked when they are loaded.
+    key. files: also where its pretrained model is not there; other files are checked when they are loaded.
     """
     check_data(recipe)
-    if recipe.kind == "translator":
-        sequence_config(recipe, vocab_size=100)
-        return
-    config = model_config(recipe, entry_of(recipe.data).pair)
+    config = model_config(recipe, pair=recipe.kind != "translator" and entry_of(recipe.data).pair)
     if recipe.penalties.word_tying and recipe.data.vectors is None:
         check_sizes(config.hidden_size, config.embedding_size)
+    if files and recipe.kind == "pretrained":
+        with _pretrained(recipe):
+            pass
 
 
 # ------------------------------------------------------------------------------------------------ fresh models
@@ -180,7 +169,7 @@ def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
     """
     if recipe.kind == "translator":
         eager = {} if recipe.model.type == "gru" else {"attn_implementation": "eager"}
-        return AutoModelForSeq2SeqLM.from_config(sequence_config(recipe, len(tokenizer)), **eager)
+        return AutoModelForSeq2SeqLM.from_config(model_config(recipe, vocab_size=len(tokenizer)), **eager)
     names = dict(enumerate(loaded.label_names))
     labels = {"id2label": names, "label2id": {name: number for number, name in names.items()}}
     if recipe.kind == "pretrained":
@@ -196,7 +185,7 @@ def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
         vectors, present = load_vectors(path, tokenizer.get_vocab(), padding=tokenizer.pad_token_id)
         fields |= {"embedding_size": vectors.shape[1], "vectors": "pretrained", "vectors_digest": file_digest(path)[:12]}
         print(f"vocabulary entries with a vector in {name}: {present.sum():,} of {len(present):,}")
-    model = POOLED[recipe.model.selector is not None](model_config(recipe, loaded.entry.pair, **fields))
+    model = AutoModelForSequenceClassification.from_config(model_config(recipe, pair=loaded.entry.pair, **fields))
     if vectors is not None:
         with torch.no_grad():
             model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
@@ -207,28 +196,20 @@ def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
 
 
 @contextmanager
-def _pretrained(recipe: Recipe) -> Iterator[Path]:
-    """The folder of the pretrained model; whatever is raised within the block becomes a RecipeError that names it."""
+def _pretrained(recipe: Recipe) -> Iterator[tuple[Path, PreTrainedConfig]]:
+    """The folder of the pretrained model and its configuration; whatever is raised within the block becomes a RecipeError
+    that names it.
+    """
     try:
-        yield loading.model_folder(recipe.model.pretrained, recipe.model.revision)
+        folder = loading.model_folder(recipe.model.pretrained, recipe.model.revision)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        if config.model_type in models.MODEL_TYPES:
+            raise RecipeError(f"it is a model of this package ({config.model_type}): leave model.pretrained out")
+        yield folder, config
     except Exception as error:  # transformers, tokenizers and safetensors raise many kinds
         raise RecipeError(
             f"model.pretrained={excerpt(recipe.model.pretrained)} cannot be used: {excerpt(error.__cause__ or error, 300)}"
         ) from error
-
-
-def check_pretrained(recipe: Recipe) -> None:
-    """Raise RecipeError for a pretrained model that is not there, or that this package made."""
-    if recipe.kind == "pretrained":
-        with _pretrained(recipe) as folder:
-            _configuration(folder)
-
-
-def _configuration(folder: Path):
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    if config.model_type in models.MODEL_TYPES:
-        raise RecipeError(f"it is a model of this package ({config.model_type}): leave model.pretrained out")
-    return config
 
 
 def pretrained_facts(recipe: Recipe, tokenizer) -> dict[str, dict]:
@@ -236,7 +217,7 @@ def pretrained_facts(recipe: Recipe, tokenizer) -> dict[str, dict]:
     part), the commit ("local" of a folder) and a digest, 12 hexadecimal digits.
     """
     name, digest, local = recipe.model.pretrained, hashlib.sha256(), Path(recipe.model.pretrained).is_dir()
-    with _pretrained(recipe) as folder:
+    with _pretrained(recipe) as (folder, _):
         for path in sorted(folder.glob("model*.safetensors")):
             digest.update(bytes.fromhex(file_digest(path)))
     about = {"name": folder.name if folder.is_absolute() and local else name, "revision": "local" if local else folder.name}
@@ -250,12 +231,12 @@ def _pretrained_tokenizer(recipe: Recipe) -> PreTrainedTokenizerBase:
     """The tokenizer of the recipe's pretrained model, with the bound of the model and of data.max_length, and a padding
     token.
     """
-    with _pretrained(recipe) as folder:
+    with _pretrained(recipe) as (folder, config):
         tokenizer = loading.load_tokenizer(folder)
         if not tokenizer.is_fast:
             raise RecipeError("its tokenizer does not map tokens to characters: give a model with a tokenizer.json")
         with torch.device("meta"):
-            model = AutoModelForSequenceClassification.from_config(_configuration(folder))
+            model = AutoModelForSequenceClassification.from_config(config)
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     if tokenizer.pad_token is None:
@@ -271,8 +252,7 @@ def _pretrained_model(recipe: Recipe, labels: dict, tokenizer) -> PreTrainedMode
     softmax it is the model of transformers itself, unless impermissible words are kept apart.
     """
     section = recipe.model
-    with _pretrained(recipe) as folder:
-        config = _configuration(folder)
+    with _pretrained(recipe) as (folder, config):
         config.problem_type, config.id2label, config.label2id = "single_label_classification", *labels.values()
         safely = {"dtype": torch.float32, "use_safetensors": True, "trust_remote_code": False}
         model = AutoModelForSequenceClassification.from_pretrained(

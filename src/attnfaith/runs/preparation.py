@@ -9,7 +9,7 @@ from accelerate import PartialState
 from datasets import Dataset
 from transformers import PreTrainedModel
 
-from attnfaith import recipes, record
+from attnfaith import loading, recipes, record
 from attnfaith.data.fingerprint import digest_model, fingerprint
 from attnfaith.data.loading import LoadedDataset, load_splits
 from attnfaith.data.own_data import read_own
@@ -20,7 +20,7 @@ from attnfaith.data.tokenization import encode
 from attnfaith.measurement import engine
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.folder import RunError, read_state
-from attnfaith.runs.models import load_model, load_tokenizer, make_tokenizer
+from attnfaith.runs.models import load_model, make_tokenizer
 from attnfaith.subjects.base import BOUNDLESS
 from attnfaith.support import provenance
 from attnfaith.support.errors import AttnfaithError, excerpt
@@ -86,7 +86,6 @@ class Run:
     def __init__(self, recipe: Recipe, folder: Path, state: PartialState):
         self.recipe, self.folder, self.state = recipe, folder, state
         self.main, self.pairs = state.is_main_process, recipe.kind == "translator"
-        self._encoded: dict[str, Dataset] = {}
         with state.local_main_process_first():  # the others find its downloads
             source = load_data(recipe, whole=True)
         self.loaded, section = source.limited(recipe.data.limits), recipe.measure
@@ -118,31 +117,22 @@ class Run:
     @cached_property
     def tokenizer(self):
         """That of the model in the folder, or a fresh one."""
-        trained = (self.folder / MODEL).is_dir()
-        return load_tokenizer(self.folder) if trained else make_tokenizer(self.recipe, self.loaded)
+        folder = self.folder / MODEL
+        return loading.load_tokenizer(folder) if folder.is_dir() else make_tokenizer(self.recipe, self.loaded)
 
     def rows(self, split: str) -> Dataset:
         """Return a split, encoded. Raises RunError where data.max_length leaves no pair of it."""
-        if split not in self._encoded:
-            self._encoded[split] = rows = self._encode(self.loaded.splits[split])
-            if not len(rows):
-                limit = self.recipe.data.max_length
-                raise RunError(f"data.max_length={limit} leaves no pair of {split}: every one has a longer side; give more")
-        return self._encoded[split]
-
-    @cached_property
-    def measured(self) -> Dataset:
-        """`drawn`, encoded; pairs by `subject.rows`."""
-        section = self.recipe.measure
-        return self.rows(section.split) if section.limit is None else self._encode(self.drawn)
-
-    def _encode(self, split: Dataset) -> Dataset:
+        texts, longest = self.loaded.splits[split], self.recipe.data.max_length
         if self.pairs:
-            return encode_pairs(split, self.tokenizer, max_length=self.recipe.data.max_length)
-        if self.recipe.kind == "pretrained":
+            rows = encode_pairs(texts, self.tokenizer, max_length=longest)
+        elif self.recipe.kind == "pretrained":
             limit = self.tokenizer.model_max_length
-            return encode_for_classifier(split, self.tokenizer, max_length=limit if limit < BOUNDLESS else None)
-        return encode(split, self.tokenizer)
+            rows = encode_for_classifier(texts, self.tokenizer, max_length=limit if limit < BOUNDLESS else None)
+        else:
+            rows = encode(texts, self.tokenizer)
+        if not len(rows):
+            raise RunError(f"data.max_length={longest} leaves no pair of {split}: every one has a longer side; give more")
+        return rows
 
     def origin(self, seed: int, data: dict) -> dict:
         """The provenance of the files that this process makes."""

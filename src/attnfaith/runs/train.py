@@ -15,21 +15,20 @@ from transformers import PreTrainedModel, Trainer, TrainingArguments, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
-from attnfaith import training
+from attnfaith import loading, training
 from attnfaith.data import impermissible
 from attnfaith.data.fingerprint import digest_data, digest_model, fingerprint
 from attnfaith.measurement.engine import check
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting.facts import own_data_lines
 from attnfaith.runs.folder import CHECKPOINTS, RunError, note
-from attnfaith.runs.models import load_tokenizer, make_model, measurable, pretrained_facts
+from attnfaith.runs.models import make_model, measurable, pretrained_facts
 from attnfaith.runs.preparation import WEIGHTS, Run
 from attnfaith.support.errors import AttnfaithError, FileError, excerpt
 from attnfaith.support.files import MODEL, read_object, sync_folder, write_atomically
 from attnfaith.training.trainers import LOWER_IS_BETTER, BaseTrainer, check_selection
 
 
-PARTS = ("optimizer.pt", "scheduler.pt", "config.json", "model*.safetensors", "rng_state*.pth")  # of a whole checkpoint
 COLUMNS = ("input_ids", "token_type_ids", "labels", "length", "base_attention", "base_probs")
 
 
@@ -92,29 +91,22 @@ def train(run: Run, arguments: TrainingArguments) -> None:
     recipe, base, section, started = run.recipe, run.recipe.objective.base, run.recipe.measure, time.perf_counter()
     rows = {split: run.rows(split) for split in ("train", "validation")}
     if base:
-        if load_tokenizer(Path(base)).get_vocab() != run.tokenizer.get_vocab():
+        if loading.load_tokenizer(Path(base) / MODEL).get_vocab() != run.tokenizer.get_vocab():
             raise RunError(f"objective.base={base} knows other words: give both runs the same data")
         for split, part in rows.items():
             outputs = run.base_outputs(part)
             for name in ("attention", "probs"):
                 rows[split] = rows[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
-    for line in _remarks(run, rows) if run.main else ():
-        print(line)
-    measured = run.measured if section.producers and not run.pairs else None  # encoded before the seed is set
+    facts, folder = _facts(run, rows), Path(arguments.output_dir)
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, run.loaded, run.tokenizer)
-    if section.producers or run.pairs:
-        subject = measurable(model, run.tokenizer, run.pairs)
-        measured = subject.rows(run.drawn) if run.pairs else measured
-        check(subject, measured, section.producers, options=section.options, trained=False)
-    facts, outcome = _facts(run, rows), {"epochs": 0.0}
-    if run.main:
-        prints = {split: digest_data(part) for split, part in rows.items()}
-        data = {"revision": run.loaded.revision, "fingerprint": prints}
-        note(run.folder, provenance={**run.origin(recipe.seed, data), "of": "training"})
-    if recipe.objective.kind != "untrained":
+    subject = measurable(model, run.tokenizer)
+    check(subject, subject.rows(run.drawn), section.producers, options=section.options, trained=False)
+    if recipe.objective.kind == "untrained":
+        facts["epochs"] = 0.0
+    else:
         trainer = make_trainer(recipe, model, run.tokenizer, rows, arguments, run.base)
-        last = _last_checkpoint(Path(arguments.output_dir), run.state)
+        last = _last_checkpoint(folder, run.state)
         if base and last:
             run.check_base_unchanged()
         elif base and run.main:
@@ -123,37 +115,25 @@ def train(run: Run, arguments: TrainingArguments) -> None:
             trainer.train(resume_from_checkpoint=last)
         except training.DivergedError:
             if run.main:  # from a checkpoint it would diverge again: the next call starts anew
-                shutil.rmtree(arguments.output_dir, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
             raise
-        model, best = trainer.trained_model(), trainer.state.best_metric
-        outcome = {"epochs": trainer.state.epoch, "best": {"metric": arguments.metric_for_best_model, "value": best}}
-        outcome["training_seconds"] = round(time.perf_counter() - started, 1)
+        model = trainer.trained_model()
+        facts["epochs"] = trainer.state.epoch
+        facts["best"] = {"metric": arguments.metric_for_best_model, "value": trainer.state.best_metric}
+        facts["training_seconds"] = round(time.perf_counter() - started, 1)
     if run.main:
-        _keep(run.folder, model, run.tokenizer, **facts, **outcome)
-        shutil.rmtree(arguments.output_dir, ignore_errors=True)
+        _keep(run.folder, model, run.tokenizer, facts)
+        shutil.rmtree(folder, ignore_errors=True)
     run.state.wait_for_everyone()
 
 
-def _remarks(run: Run, rows: dict[str, Dataset]) -> list[str]:
-    """Lines about own data, and counts of texts that cannot be used. rows: encoded splits."""
-    loaded, lines, counts = run.loaded, [], {}
-    if run.pairs:
-        for split, part in rows.items():
-            left_out = loaded.left_out.get(split, 0) + len(loaded.splits[split]) - len(part)
-            counts[f"pairs of {split} left out, empty or too long"] = left_out
-    else:
-        lines = own_data_lines(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []
-        counts["texts without words"] = sum(loaded.empty("text").values())
-        counts["second texts without words"] = sum(loaded.empty("text_pair").values())
-        if loaded.entry.impermissible:
-            counts |= impermissible.counts(marks for split in loaded.splits.values() for marks in split["impermissible"])
-    return lines + [f"{loaded.entry.name}: {label}: {count:,}" for label, count in counts.items() if count]
-
-
 def _facts(run: Run, rows: dict[str, Dataset]) -> dict:
-    """The facts of a training for run.json, apart from its outcome."""
-    loaded, recipe = run.loaded, run.recipe
+    """The facts of a training for run.json, apart from its outcome; prints what is known about own data, and how many texts
+    cannot be used. rows: encoded splits.
+    """
+    loaded, lines, counts = run.loaded, [], {}
     dataset = {"name": loaded.entry.name, "revision": loaded.revision}
+    prints = {split: digest_data(part) for split, part in rows.items()}
     facts = {
         "status": "trained",
         "dataset": dataset,
@@ -161,15 +141,30 @@ def _facts(run: Run, rows: dict[str, Dataset]) -> dict:
         "sizes": {split: len(part) for split, part in loaded.splits.items()},
         "vocabulary": len(run.tokenizer),
         "processes": run.state.num_processes,
+        "provenance": run.origin(run.recipe.seed, {"revision": loaded.revision, "fingerprint": prints}) | {"of": "training"},
     }
     if run.pairs:
         dataset |= {"gold": loaded.entry.gold, "left_out": loaded.left_out}
-        return facts | {"trained_on": {split: len(part) for split, part in rows.items()}}
-    dataset |= {"dropped": loaded.dropped, "empty": loaded.empty("text"), "empty_pair": loaded.empty("text_pair")}
-    if loaded.about:
-        dataset["about"] = loaded.about
-    facts["truncated"] = {split: int(sum(part["truncated"])) for split, part in rows.items()}
-    return facts | (pretrained_facts(recipe, run.tokenizer) if recipe.kind == "pretrained" else {})
+        facts["trained_on"] = {split: len(part) for split, part in rows.items()}
+        for split, size in facts["trained_on"].items():
+            left_out = loaded.left_out.get(split, 0) + facts["sizes"][split] - size
+            counts[f"pairs of {split} left out, empty or too long"] = left_out
+    else:
+        dataset |= {"dropped": loaded.dropped, "empty": loaded.empty("text"), "empty_pair": loaded.empty("text_pair")}
+        facts["truncated"] = {split: int(sum(part["truncated"])) for split, part in rows.items()}
+        if loaded.own:
+            dataset["about"] = loaded.about
+            lines = own_data_lines(loaded.entry.name, loaded.about, loaded.dropped)
+        counts["texts without words"] = sum(dataset["empty"].values())
+        counts["second texts without words"] = sum(dataset["empty_pair"].values())
+        if loaded.entry.impermissible:
+            counts |= impermissible.counts(marks for split in loaded.splits.values() for marks in split["impermissible"])
+    if run.recipe.kind == "pretrained":
+        facts |= pretrained_facts(run.recipe, run.tokenizer)
+    lines += [f"{loaded.entry.name}: {label}: {count:,}" for label, count in counts.items() if count]
+    if run.main and lines:
+        print("\n".join(lines))
+    return facts
 
 
 def make_trainer(
@@ -208,7 +203,7 @@ def penalties_of(recipe: Recipe) -> list[training.Penalty]:
     ]
 
 
-def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
+def _keep(folder: Path, model, tokenizer, facts: dict) -> None:
     """Save model and tokenizer whole or not at all, and note the facts in the run's state."""
     temporary = folder / f".{MODEL}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -220,17 +215,16 @@ def _keep(folder: Path, model, tokenizer, /, **facts) -> None:
 
 
 def _last_checkpoint(folder: Path, state: PartialState) -> str | None:
-    """The Trainer's last whole checkpoint, or None: it may have been killed while it wrote or deleted one. Its state names
-    the best checkpoint by an absolute path, and the folder may lie elsewhere now.
+    """The Trainer's last whole checkpoint, or None. Its state is written last; it names the best checkpoint by an absolute
+    path, and the folder may lie elsewhere now.
     """
     for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if state.is_main_process else ():
         try:
             progress = read_object(path / TRAINER_STATE_NAME)
-        except FileError:
-            progress = {}
-        if not progress or not all(any(path.glob(part)) for part in PARTS):
+        except FileError:  # of a process that was killed while it wrote the checkpoint
             shutil.rmtree(path)
-        elif best := progress.get("best_model_checkpoint"):
+            continue
+        if best := progress.get("best_model_checkpoint"):
             progress["best_model_checkpoint"] = str(folder / Path(best).name)
             write_atomically(path / TRAINER_STATE_NAME, json.dumps(progress, indent=2))
     state.wait_for_everyone()

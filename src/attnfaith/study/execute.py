@@ -13,14 +13,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from attnfaith import recipes
-from attnfaith.reporting.analysis import DEFAULT, StudyError, analyse, check_names
-from attnfaith.study.plan import Cell, cells, check_distinct, choose, complete
+from attnfaith.reporting.analysis import StudyError, analyse, check_names
+from attnfaith.study.plan import Cell, Study, cells, check_distinct, choose, complete
 from attnfaith.study.results import cells_table, write_results
 from attnfaith.support.errors import counted
 from attnfaith.support.escaping import csv_frame
@@ -35,16 +35,16 @@ OPTIONS = ("--nolock", "--keep-going", "--rerun-incomplete", "--quiet", "host", 
 PATIENCE = {signal.SIGINT: 30, signal.SIGTERM: 5, signal.SIGKILL: 10}
 
 
-def prepare(study: Mapping) -> list[Cell]:
+def prepare(study: Study) -> list[Cell]:
     """Return the cells of a study. Raises RecipeError or StudyError for cells that could not be run or tabulated."""
-    check_names(study.get("tables", DEFAULT))
-    analyse(study)
+    check_names(study.tables)
+    analyse(vars(study))
     planned = cells(study)
     check_distinct({cell.name: cell.whole_recipe for cell in planned})
     return planned
 
 
-def carry_out(study: Mapping, *, run: bool = True, only: str | None = None, mix_versions: bool = False, **how) -> None:
+def carry_out(study: Study, *, run: bool = True, only: str | None = None, mix_versions: bool = False, **how) -> None:
     """Run the cells of a study that are not complete, unless run is false, and make its tables from all that are.
 
     how: the options of `run_cells`. Raises StudyError or RecipeError before any cell is run for a study that cannot be;
@@ -55,7 +55,7 @@ def carry_out(study: Mapping, *, run: bool = True, only: str | None = None, mix_
     if run:
         run_cells(study, chosen, **how)
     table = cells_table(planned)
-    write_atomically(Path(study["results"]) / "cells.csv", csv_frame(table))
+    write_atomically(Path(study.results) / "cells.csv", csv_frame(table))
     wanted = {cell.name for cell in chosen} if run else set()
     pending = table[table["cell"].isin(wanted) & (table["status"] != "complete")]
     _print_reasons(pending)
@@ -64,17 +64,17 @@ def carry_out(study: Mapping, *, run: bool = True, only: str | None = None, mix_
     ready = {cell.name: cell.folder for cell, status in zip(planned, table["status"], strict=True) if status == "complete"}
     if not ready:
         raise StudyError(f"no cell of the study is complete: there is nothing to tabulate{missing and f'; {missing}'}")
-    page = write_results(study, table, ready, mix_versions=mix_versions or study.get("mix_versions", False))
-    print(f"tables of {len(ready)} of {counted(len(planned), 'cell')}: {study['results']}\npage: {page}")
+    page = write_results(study, table, ready, mix_versions=mix_versions)
+    print(f"tables of {len(ready)} of {counted(len(planned), 'cell')}: {study.results}\npage: {page}")
     if missing:
-        raise StudyError(f"{missing}; logs lie beside the cells in {study['output_dir']}")
+        raise StudyError(f"{missing}; logs lie beside the cells in {study.output_dir}")
 
 
-def show_status(study: Mapping) -> None:
+def show_status(study: Study) -> None:
     """Print how far a study is, at work or not; nothing is written. Raises StudyError where nothing of it was ever run."""
-    control = Path(study["output_dir"]) / CONTROL
+    control = Path(study.output_dir) / CONTROL
     if not control.is_dir():
-        raise StudyError(f"no {CONTROL} in {study['output_dir']}: nothing of this study has been run there")
+        raise StudyError(f"no {CONTROL} in {study.output_dir}: nothing of this study has been run there")
     table = cells_table(cells(study))
     print(pd.crosstab(table["block"], table["status"], margins=True, margins_name="all").to_string())
     _print_reasons(table)
@@ -91,7 +91,7 @@ def _print_reasons(table: pd.DataFrame) -> None:
 
 
 def run_cells(
-    study: Mapping,
+    study: Study,
     chosen: Sequence[Cell],
     *,
     cores: int | None = None,
@@ -113,7 +113,7 @@ def run_cells(
 
             with recipes.named(cell.name):
                 check_model(cell.whole_recipe)
-    control = Path(study["output_dir"]) / CONTROL
+    control = Path(study.output_dir) / CONTROL
     with folder_lock(control, "a study"):
         stale = {cell.name for cell in chosen if not complete(cell.whole_recipe)}
         while more := {cell.name for cell in chosen if stale & set(cell.after)} - stale:
@@ -138,20 +138,20 @@ def run_cells(
 
 
 def available_gpus() -> list[str]:
-    """Return the names of the usable GPUs, as CUDA_VISIBLE_DEVICES takes them, without loading torch."""
+    """Return the names of the usable GPUs, as CUDA_VISIBLE_DEVICES takes them."""
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     if names is not None:
         return [name for name in names.split(",") if name.strip() and not name.startswith("-")]
-    if shutil.which("nvidia-smi") is None:
-        return []
-    lines = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout.splitlines()
-    return [str(number) for number in range(sum(line.startswith("GPU ") for line in lines))]
+    import torch
+
+    return [str(number) for number in range(torch.cuda.device_count())]
 
 
 def run_engine(command: Sequence[str], folder: Path) -> None:
     """Run Snakemake to its end; a signal that ends this process ends Snakemake and its cells."""
-    stops = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, signal.default_int_handler) for number in stops}  # nohup ignores SIGHUP
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(number, signal.default_int_handler)
     # in a session of its own, so that a signal reaches the cells too and nothing else
     how = {"stdin": subprocess.DEVNULL, "start_new_session": True, "preexec_fn": _end_with_parent}
     engine = subprocess.Popen(command, cwd=folder, env=os.environ | {"PYTHONUNBUFFERED": "1"}, **how)
@@ -163,9 +163,6 @@ def run_engine(command: Sequence[str], folder: Path) -> None:
                 os.killpg(engine.pid, number)
                 engine.wait(patience)
         raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _end_with_parent() -> None:

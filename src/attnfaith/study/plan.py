@@ -1,6 +1,5 @@
 """The plan of a study: a YAML file (`Study`) read into cells, each a command, the folder it fills and the cells it needs."""
 
-import dataclasses
 import fnmatch
 import hashlib
 import itertools
@@ -8,45 +7,25 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import Field
 
 from attnfaith import recipes, record
 from attnfaith.recipes import Recipe, RecipeError, section
 from attnfaith.record import model_fields, objective_fields
+from attnfaith.reporting.analysis import DEFAULT
 from attnfaith.support.errors import cut, excerpt
 from attnfaith.support.files import RECORD, STATE, read_object
 
 
 LONGEST_NAME = 200
 TRAIN = (sys.executable, "-m", "attnfaith", "train")
-
-
-@section
-class Study:
-    """The keys of a study file."""
-
-    output_dir: str
-    """folder of the runs, one folder and one log for each cell"""
-    results: str
-    """folder of the tables and figures made from all of them"""
-    blocks: list[Any]
-    """the cells: see `Block`"""
-    analysis: str | None = None
-    """the paper's own tables and figures: a Python file, by its path from the study's or among those of the package. It
-    is run: a study file is code"""
-    published: str | None = None
-    """CSV of published numbers, for the analysis to show beside the measured ones"""
-    tables: list[str] = field(default_factory=list)
-    """which tables; where not given, all that single cells allow"""
-    mix_versions: bool = False
-    """tabulate records together that different code measured"""
 
 
 @section
@@ -60,9 +39,30 @@ class Block:
     name: str | None = None
     """that of the recipe's file unless given"""
     set: dict[str, Any] = field(default_factory=dict)
-    grid: dict[str, list[Any]] = field(default_factory=dict)
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = field(default_factory=dict)
     after: list[str] = field(default_factory=list)
     """names of the cells whose runs a cell reads"""
+
+
+@section
+class Study:
+    """The keys of a study file."""
+
+    output_dir: str
+    """folder of the runs, one folder and one log for each cell"""
+    results: str
+    """folder of the tables and figures made from all of them"""
+    blocks: Annotated[list[Block], Field(min_length=1)]
+    """the cells"""
+    analysis: str | None = None
+    """the paper's own tables and figures: a Python file, by its path from the study's or among those of the package. It
+    is run: a study file is code"""
+    published: str | None = None
+    """CSV of published numbers, for the analysis to show beside the measured ones"""
+    tables: list[str] = field(default_factory=lambda: [*DEFAULT])
+    """which tables; where not given, all that single cells allow"""
+    mix_versions: bool = False
+    """tabulate records together that different code measured"""
 
 
 @dataclass(frozen=True)
@@ -93,26 +93,24 @@ class Cell:
             return recipes.load(self.recipe, self.overrides)
 
 
-def read_study(path: Path) -> dict:
-    """Return the content of a study file, checked by `Study`. path: a file, or a study that comes with the package.
+def read_study(path: Path) -> Study:
+    """Read a study from a file, or one that comes with the package.
 
-    Raises RecipeError for a file that is no study, for missing or unknown keys, and values of another kind than theirs.
+    Raises RecipeError for a file that is no study, for missing or unknown keys, values of another kind than theirs, and as
+    `cells`.
     """
     path = recipes.find(path, "study")
-    study = recipes.read_file(path, "study")
+    tree = recipes.read_file(path, "study")
     with recipes.named(str(path)):
-        recipes.make_section(Study, study, "study")
-        if study.get("analysis") is not None:
-            own = path.parent / study["analysis"]
-            shipped = recipes.folder() / study["analysis"].removeprefix("recipes/")
-            study["analysis"] = str(shipped if shipped.is_file() and not own.is_file() else own)
-        if not study["blocks"]:
-            raise RecipeError("blocks is empty, so there is nothing to run; give a list of blocks with a recipe each")
+        study = recipes.make_section(Study, tree, "study")
+        if study.analysis is not None:
+            own, shipped = path.parent / study.analysis, recipes.folder() / study.analysis.removeprefix("recipes/")
+            study = replace(study, analysis=str(shipped if shipped.is_file() and not own.is_file() else own))
         cells(study)
     return study
 
 
-def trial(study: Mapping, settings: Sequence[str]) -> Mapping:
+def trial(study: Study, settings: Sequence[str]) -> Study:
     """Return the study with other settings ("KEY=VALUE") in the recipe of every cell, in folders of its own.
 
     The runs go to <output_dir>/trial-<digest of the settings> and the tables to results/ in it, unless output_dir and
@@ -120,26 +118,25 @@ def trial(study: Mapping, settings: Sequence[str]) -> Mapping:
     """
     values = dict(recipes.parse_overrides([f"--{word}" for word in settings]))
     places = {key: str(values.pop(key)) for key in ("output_dir", "results") if key in values}
-    for block in study["blocks"]:
-        varied = values.keys() & dict(recipes.parse_overrides([f"--{key}=" for key in block.get("grid", {})])).keys()
+    for block in study.blocks:
+        varied = values.keys() & dict(recipes.parse_overrides([f"--{key}=" for key in block.grid])).keys()
         if varied:
             raise RecipeError(f"--set {min(varied)}: the grid of the study varies it; choose cells with --only")
     if values:
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
-        folder = f"{study['output_dir']}/trial-{digest}"
-        blocks = [{**block, "set": {**block.get("set", {}), **values}} for block in study["blocks"]]
-        study = {**study, "blocks": blocks, "output_dir": folder, "results": f"{folder}/results"}
-    return {**study, **places}
+        folder = f"{study.output_dir}/trial-{digest}"
+        blocks = [replace(block, set={**block.set, **values}) for block in study.blocks]
+        study = replace(study, blocks=blocks, output_dir=folder, results=f"{folder}/results")
+    return replace(study, **places)
 
 
-def cells(study: Mapping) -> list[Cell]:
+def cells(study: Study) -> list[Cell]:
     """Return the cells of a study, in its order.
 
-    Raises RecipeError for a wrong block, an empty grid, two cells of one name or a name that is no name of a folder, an
-    `after` that names no cell or leads back to its own, and a {key} that the block's grid does not have.
+    Raises RecipeError for two cells of one name or a name that is no name of a folder, an `after` that names no cell or
+    leads back to its own, and a {key} that the block's grid does not have.
     """
-    blocks = enumerate(study["blocks"], start=1)
-    planned = [cell for number, block in blocks for cell in _block_cells(study, block, f"block {number}")]
+    planned = [cell for block in study.blocks for cell in _block_cells(block, study.output_dir)]
     names = [cell.name for cell in planned]
     for cell in planned:
         if names.count(cell.name) > 1:
@@ -156,16 +153,12 @@ def cells(study: Mapping) -> list[Cell]:
     return planned
 
 
-def _block_cells(study: Mapping, values, where: str) -> Iterator[Cell]:
-    block = recipes.make_section(Block, values, where)
-    empty = [key for key, options in block.grid.items() if not options]
-    if empty:
-        raise RecipeError(f"{where}: grid.{empty[0]} is empty; give a list of one or more values")
-    prefix, output = block.name or Path(block.recipe).stem, study["output_dir"]
+def _block_cells(block: Block, output: str) -> Iterator[Cell]:
+    prefix = block.name or Path(block.recipe).stem
     for combination in itertools.product(*block.grid.values()):
         chosen = dict(zip(block.grid, combination, strict=True))
         name = "-".join([prefix, *map(str, combination)])
-        filled = _fill({"set": block.set, "after": block.after}, {**chosen, "output_dir": output}, where)
+        filled = _fill({"set": block.set, "after": block.after}, {**chosen, "output_dir": output}, f"block {prefix}")
         folder = Path(output) / name
         settings = {"report.page": False, **filled["set"], **chosen, "output_dir": str(folder), "name": name}
         # JSON is YAML that can be read in one way only: "yes" stays a text, and "a #1" keeps its end
@@ -200,8 +193,7 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
     for name, recipe in wanted.items():
         vectors = None if recipe.data.vectors else recipe.model.embedding_std
         identity = [model_fields(recipe.model), objective_fields(recipe), recipe.objective.base, recipe.data, vectors]
-        identity += [recipe.measure.split, recipe.seed]
-        other = owners.setdefault(repr(identity), name)
+        other = owners.setdefault(repr([*identity, recipe.measure.split, recipe.seed]), name)
         if other != name:
             raise RecipeError(f"cells {other!r} and {name!r} are one model on the same data: give them different seeds")
 
@@ -211,20 +203,17 @@ def complete(recipe: Recipe) -> bool:
     folder = Path(recipe.output_dir)
     try:
         state, schema = read_object(folder / STATE), pq.read_schema(folder / RECORD)
-        same = [_deciding(recipes.build(part["recipe"])) for part in _settings(schema)] == [_deciding(recipe)]
+        (settings,) = json.loads(schema.metadata[b"attnfaith"])
+        whole = state["status"] == "complete" and record.common_columns(schema.names).keys() <= set(schema.names)
+        same = _deciding(recipes.build(settings["recipe"])) == _deciding(recipe)
         if recipe.objective.base and same:
-            base = pq.read_schema(Path(recipe.objective.base) / RECORD)
-            same = state["base"]["weights (SHA-256)"] == _settings(base)[0]["model"]
+            (settings,) = json.loads(pq.read_schema(Path(recipe.objective.base) / RECORD).metadata[b"attnfaith"])
+            same = state["base"]["weights (SHA-256)"] == settings["model"]
     except (OSError, ValueError, KeyError, TypeError):  # absent, half-written, or of another version: to be run
         return False
-    whole = record.common_columns(schema.names).keys() <= set(schema.names)
-    return same and whole and state.get("status") == "complete"
-
-
-def _settings(schema: pa.Schema) -> list[dict]:
-    return json.loads(schema.metadata[b"attnfaith"])
+    return same and whole
 
 
 def _deciding(recipe: Recipe) -> dict:
     """The keys that decide a run's numbers: all but its folder, its note and its report."""
-    return {key: value for key, value in dataclasses.asdict(recipe).items() if key not in ("output_dir", "note", "report")}
+    return {key: value for key, value in asdict(recipe).items() if key not in ("output_dir", "note", "report")}

@@ -16,15 +16,14 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from attnfaith import record
-from attnfaith.reporting.analysis import DEFAULT, Analysis, analyse, check_identities, study_figures, study_tables
+from attnfaith.reporting.analysis import Analysis, analyse, check_identities, study_figures, study_tables
 from attnfaith.reporting.cells import Cell as MeasuredCell
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.charts import figure_files
 from attnfaith.reporting.html import template
 from attnfaith.reporting.seed_tables import FORMATS, overview
 from attnfaith.reporting.tables import table_files
-from attnfaith.study.plan import Cell, complete
-from attnfaith.support.errors import counted
+from attnfaith.study.plan import Cell, Study, complete
 from attnfaith.support.files import RECORD, STATE, is_locked, read_object, write_atomically
 
 
@@ -56,34 +55,35 @@ def cells_table(planned: Sequence[Cell]) -> pd.DataFrame:
     return pd.DataFrame(rows).astype({"n": "Int64"})
 
 
-def write_results(study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path], *, mix_versions: bool = False) -> Path:
+def write_results(study: Study, cells: pd.DataFrame, folders: Mapping[str, Path], *, mix_versions: bool = False) -> Path:
     """Write tables, figures, texts, provenance and page from the records alone; return the path of the page.
 
     cells: `cells_table`. folders: those of complete cells, by name. Raises RecordError where different versions of the
     package measured the records, unless mix_versions, and where two have one identity.
     """
     records = {name: record.load(folder / RECORD) for name, folder in folders.items()}
-    if not mix_versions:
+    if not mix_versions and not study.mix_versions:
         remedy = "delete their record.parquet and run the study again, or take all as they are with --mix-versions"
         record.check_one_version(records.values(), remedy=remedy)
     parts = {name: split_cells(table) for name, table in records.items()}
     check_identities(parts)
     measured = [cell for cells in parts.values() for cell in cells]
-    names, output = study.get("tables", DEFAULT), Path(study["results"])
-    tables = study_tables(measured, names)
-    own = analyse(study, measured, tables)
+    output, tables = Path(study.results), study_tables(measured, study.tables)
+    own = analyse(vars(study), measured, tables)
+    tables = {**tables, **own.tables}
     texts = {**own.texts, **{f"{name}.md": grid.formatted("markdown") for name, grid in own.grids.items()}}
-    written = Analysis({**tables, **own.tables}, own.grids, texts, {**study_figures(measured, names), **own.figures})
-    files = {path: content for name, table in written.tables.items() for path, content in table_files(table, name).items()}
-    for name, figure in written.figures.items():
+    figures = {**study_figures(measured, study.tables), **own.figures}
+    files = {
+        path: text for name, table in {**tables, **own.tables}.items() for path, text in table_files(table, name).items()
+    }
+    for name, figure in figures.items():
         files |= figure_files(figure, f"figures/{name}", ["png"], dpi=90)  # small enough for a repository to keep
         files |= figure_files(figure, f"figures/{name}", ["pdf"])
-    for path, content in {**files, **texts}.items():
-        write_atomically(output / path, content)
     states = [read_object(folder / STATE) for folder in folders.values()]
     origin = provenance(len(cells), states, [part for table in records.values() for part in record.settings(table)])
-    write_atomically(output / "made.json", json.dumps(origin, indent=1) + "\n")
-    return write_page(study, cells, folders, written, measured)
+    for path, content in {**files, **texts, "made.json": json.dumps(origin, indent=1) + "\n"}.items():
+        write_atomically(output / path, content)
+    return write_page(output, cells, folders, Analysis(tables, own.grids, texts, figures), measured)
 
 
 def provenance(planned: int, states: Sequence[Mapping], settings: Sequence[Mapping]) -> dict:
@@ -103,34 +103,24 @@ def provenance(planned: int, states: Sequence[Mapping], settings: Sequence[Mappi
 
 
 def write_page(
-    study: Mapping, cells: pd.DataFrame, folders: Mapping[str, Path], written: Analysis, measured: Sequence[MeasuredCell]
+    output: Path, cells: pd.DataFrame, folders: Mapping[str, Path], written: Analysis, measured: Sequence[MeasuredCell]
 ) -> Path:
-    """Write <results>/index.html, and the wide tables as Markdown, LaTeX and CSV into <results>/wide; return its path."""
-    output = Path(study["results"])
+    """Write <output>/index.html, and the wide tables as Markdown, LaTeX and CSV into <output>/wide; return its path."""
     grids = []
     for table in overview(measured):
         for kind in ("markdown", "latex", "csv"):
             write_atomically(output / "wide" / f"{table.name}{FORMATS[kind]}", table.formatted(kind))
         grids.append(replace(table.grid, stem=f"wide/{table.name}"))
-    lines = []
-    for row in cells.to_dict("records"):
-        page = folders.get(row["cell"], Path("nowhere")) / "report" / "index.html"
-        report = quote(os.path.relpath(page, output)) if page.is_file() else ""
-        lines.append({**row, "name": row["cell"], "texts": "" if pd.isna(row["n"]) else f"{row['n']:,}", "report": report})
-    counts = Counter(cells["status"])
-    lead = [f"Complete: {counts['complete']} of {counted(len(lines), 'cell')}."]
-    lead += [f"{counts[status]} {status}." for status in ("failed", "stopped", "not run") if counts[status]]
-    datasets = dict.fromkeys(cell.identity.dataset for cell in measured)
-    seeds = sorted({cell.identity.seed for cell in measured})
-    lead.append(f"Data sets: {', '.join(datasets)}. Seeds: {', '.join(map(str, seeds))}.")
+    pages = {name: folder / "report" / "index.html" for name, folder in folders.items()}
     html = template("study.html.j2").render(
         title=f"Study: {output.parent.name if output.name == 'results' else output.name}",
-        lead=[" ".join(lead)],
+        datasets=dict.fromkeys(cell.identity.dataset for cell in measured),
+        seeds=sorted({cell.identity.seed for cell in measured}),
         own=list(written.grids.values()),
         grids=[grid for grid in grids if grid.rows],
-        cells=lines,
-        complete=counts["complete"] == len(lines),
-        reasons=any(line["reason"] for line in lines),
+        cells=cells.to_dict("records"),
+        counts=Counter(cells["status"]),
+        pages={name: quote(os.path.relpath(page, output)) for name, page in pages.items() if page.is_file()},
         tables=sorted(written.tables),
         texts=sorted(written.texts),
         figures=sorted(written.figures),
