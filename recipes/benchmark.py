@@ -40,9 +40,8 @@ from attnfaith import RationaleClassifierForSequenceClassification as Selector
 from attnfaith import recipes
 from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.importance.gradients import Gradient
-from attnfaith.importance.integrated import IntegratedGradients
+from attnfaith.importance.integrated import NODES, IntegratedGradients
 from attnfaith.importance.perturbation import LeaveOneOut
-from attnfaith.importance.quadrature import NODES
 from attnfaith.interventions.permutation import read_permuted
 from attnfaith.interventions.targets import Pooled, read_out
 from attnfaith.measurement import registry

@@ -11,7 +11,7 @@ from transformers import BatchEncoding
 
 from attnfaith import SelfAttentionClassifierForSequenceClassification
 from attnfaith.data.collation import POSITION_COLUMNS
-from attnfaith.interventions import climb
+from attnfaith.interventions import adversary
 from attnfaith.measurement.registry import classes, find, names
 from attnfaith.subjects import Rationales, SelfAttention, SubjectError, subject_of
 from tests.gates import untrained
@@ -91,7 +91,7 @@ def _short_searches():
     bisected = entmax.entmax_bisect
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(entmax, "entmax_bisect", lambda scores, alpha, n_iter: bisected(scores, alpha, n_iter=24))
-        patched.setattr(climb, "STEPS", 12)
+        patched.setattr(adversary, "STEPS", 12)
         yield
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnfaith.importance.integrated import DeepLift, IntegratedGradients
-from attnfaith.importance.quadrature import Line, integrate
+from attnfaith.importance.integrated import DeepLift, IntegratedGradients, Line, integrate
 from attnfaith.subjects import subject_of
 from tests.measuring import run
 from tests.small_classifiers import classifier

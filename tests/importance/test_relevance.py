@@ -7,9 +7,8 @@ from torch import nn
 from torch.nn import functional
 
 from attnfaith.importance.attention_based import AttentionXGradient
-from attnfaith.importance.lrp_rules import ENCODERS as RULES_OF_ENCODERS
-from attnfaith.importance.lrp_rules import Rules, tanh
-from attnfaith.importance.relevance import Chefer, DecompX, Lrp
+from attnfaith.importance.relevance import ENCODERS as RULES_OF_ENCODERS
+from attnfaith.importance.relevance import Chefer, DecompX, Lrp, Rules, tanh
 from attnfaith.models import encoders
 from attnfaith.subjects import Batch, SelfAttention, SubjectError, subject_of
 from tests.measuring import run

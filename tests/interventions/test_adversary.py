@@ -1,10 +1,7 @@
 """Adversaries: the exact maximum against hand values, grids and random points; searches against a plain version."""
 
-import importlib.util
 import itertools
 import math
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +17,7 @@ from attnfaith.interventions.targets import Readout, of_values, read_out, softma
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.subjects import SelfAttention, opened
 from tests.measuring import run
+from tests.models import test_golden as golden
 from tests.small_classifiers import batch_of, classifier
 from tests.stages import Text
 
@@ -169,19 +167,8 @@ def test_attention_that_is_stored_keeps_the_prediction(classes, projection, cert
 REFERENCE = {"steps": 500, "learning_rate": 0.01, "penalty": 500.0, "epsilon": 0.01}
 
 
-@pytest.fixture(scope="module")
-def golden():
-    """The module that builds the reference implementation's tiny models, and their numbers."""
-    path = Path(__file__).parents[1] / "models" / "test_golden.py"
-    spec = importlib.util.spec_from_file_location("golden_models", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize(("encoder", "alignment"), [("lstm", "tanh"), ("cnn", "dot"), ("average", "tanh")])
-def test_the_reference_implementations_search_from_its_noise(encoder, alignment, golden):
+def test_the_reference_implementations_search_from_its_noise(encoder, alignment):
     model, expected = golden.single(encoder, alignment)
     texts = read_out(*opened(model, {"input_ids": golden.TOKEN_IDS}))
     inner = [slice(1, length - 1) for length in golden.LENGTHS]

@@ -175,7 +175,7 @@ def test_texts_without_impermissible_tokens_are_read(kind):
 def test_refusals():
     subject = SelfAttention(classifier("bert"), tokenizer())
     for name in ("permissible_only", "value_norm_share"):
-        with pytest.raises(SubjectError, match=f"^'{name}' needs 'impermissible' in the batch"):
+        with pytest.raises(SubjectError, match=f"^'{name}' needs marks .* for each position"):
             run(name, subject, subject.encode(TEXTS))
         with pytest.raises(SubjectError, match=f"^'{name}' needs marks .* data.impermissible_words"):
             find(name)().check(subject, Dataset.from_dict({"tokens": [["a"]]}))

@@ -22,7 +22,7 @@ from tests.toy_subject import Toy
 
 
 PACKAGE = Path(__file__).parents[2] / "src" / "attnfaith"
-ENGINES = ("perturbation", "integrated", "lrp_rules", "lstm")
+ENGINES = ("perturbation", "integrated", "relevance", "lstm")
 """Modules for the classifiers of this package alone."""
 
 

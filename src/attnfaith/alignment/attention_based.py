@@ -23,9 +23,7 @@ class Attention(Measure):
     name, reads, needs = "attention", "pairs", frozenset({"cross-attention"})
     columns = {
         "alignment_attention": Column(
-            ("L", "A", "R", "G", "T"),
-            range=(0.0, 1.0),
-            doc="weight of a source word: sum over its tokens, mean over the target's",
+            ("L", "A", "R", "G", "T"), range=(0.0, 1.0), doc="weight of a source word's tokens, mean over the target's"
         ),
         "alignment_attention_mean": Column(("L", "R", "G", "T"), range=(0.0, 1.0), doc="its mean over the heads of a layer"),
         "alignment_marker_mass": Column(("L", "A", "R", "G"), range=(0.0, 1.0), doc="weight of the source's markers"),
@@ -58,9 +56,7 @@ class Norm(PairMeasure):
     name, needs = "norm", frozenset({"cross vectors"})
     columns = {
         "alignment_norm": Column(
-            ("L", "R", "G", "T"),
-            range=(0.0, None),
-            doc="length of the vector that a source word adds to the decoder's state",
+            ("L", "R", "G", "T"), range=(0.0, None), doc="length of what a source word adds to the decoder's state"
         ),
     }
 
@@ -85,11 +81,10 @@ class ALTI(PairMeasure):
     y_i is the decoder's state after cross-attention, its residual connection and, where it follows these, the norm; T_i(j)
     what source token j adds, through that norm with its scale held, and T_i(0) what the state before adds. c_ij = max(0,
     |y_i| - |y_i - T_i(j)|) in L1, divided by the row's sum over all j, 0 too. The shares of markers and of the state before
-    are left out.
-
-    In total: E is the product of the encoder's matrices of such shares; of each layer of the decoder, P are the shares of
-    target positions in a state after attention to the target, C those of the source and d of the state before in one after
-    cross-attention. Of the source, S_l = C_l E + d_l P_l S_(l-1), from S_0 = 0: the rest of a row is the target's so far.
+    are left out. In total: E is the product of the encoder's matrices of such shares; of each layer of the decoder, P are
+    the shares of target positions in a state after attention to the target, C those of the source and d of the state before
+    in one after cross-attention. Of the source, S_l = C_l E + d_l P_l S_(l-1), from S_0 = 0: the rest of a row is the
+    target's so far.
     The vectors of feed-forward parts belong to no word.
 
     Source: Ferrando et al. 2022, Towards Opening the Black Box of Neural Machine Translation, sections 3.1 to 3.3.

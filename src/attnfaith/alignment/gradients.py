@@ -8,9 +8,8 @@ Shapes: B pairs, S source positions, E embedding, G target words, T source words
 import torch
 
 from attnfaith.alignment import PairMeasure
-from attnfaith.importance.input_gradients import differentiable
-from attnfaith.importance.integrated import UNDEFINED, baseline_vector
-from attnfaith.importance.quadrature import Line, integrate
+from attnfaith.importance.gradients import differentiable
+from attnfaith.importance.integrated import UNDEFINED, Line, baseline_vector, integrate
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column

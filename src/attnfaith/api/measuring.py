@@ -259,7 +259,7 @@ def train_gates(
     Raises AttnfaithError for arguments other than these, before any work.
     """
     from attnfaith.data.sources import draw
-    from attnfaith.importance.diffmask import DiffMask, train
+    from attnfaith.importance.diffmask import DiffMask
 
     try:
         training = DiffMask(**settings)
@@ -281,4 +281,4 @@ def train_gates(
     rows = rows.select(draw(np.arange(len(rows)), training.train_texts, seed, "train"))
     held_out = held_out.select(draw(np.arange(len(held_out)), training.validation_texts, seed, "validation"))
     say = print if progress else lambda line: None
-    return train(subject, rows, held_out, Path(output), seed=seed, say=say, **settings)
+    return training.train(subject, rows, held_out, Path(output), seed=seed, say=say)

@@ -12,7 +12,7 @@ from attnfaith import record
 from attnfaith.api.measuring import measure
 from attnfaith.api.records import Record
 from attnfaith.api.texts import read_texts
-from attnfaith.importance.context_mixing import alti_matrices, zeroing_matrices
+from attnfaith.importance.context_mixing import Alti, ValueZeroing
 from attnfaith.loading import open_subject, origin_of
 from attnfaith.reporting.view import TITLES, PairView, View
 from attnfaith.subjects import Subject, SubjectError, outputs
@@ -133,7 +133,7 @@ NEEDS = {
     "value_zeroing": ("layer states", "stacked maps"),
 }
 """{measure: what it needs of a subject}; the last need that is lacking is the reason."""
-MIXED = {"alti": alti_matrices, "value_zeroing": zeroing_matrices}
+MIXED = {"alti": Alti.matrices, "value_zeroing": ValueZeroing.matrices}
 
 
 def _matrices(name: str, subject: Subject, batch, layers: list[Map]) -> np.ndarray:

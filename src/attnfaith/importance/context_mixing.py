@@ -51,7 +51,7 @@ def _shares(matrix: torch.Tensor) -> torch.Tensor:
 class _RolledOut(Measure):
     """The mean of the rows that matter of M_n ... M_1, divided by its sum, at the tokens; each text alone, without padding.
 
-    matrices(subject, text, layers): M_l (L,L) in float64 of each layer of a text.
+    matrices(subject, text, layers): M_l (L,L) in float64 of each layer of a text; rows sum to 1, but those of lengths.
     """
 
     matrices: ClassVar[Callable]
@@ -80,11 +80,6 @@ def nearness(layer) -> torch.Tensor:
     return _shares(torch.cat(nearer))
 
 
-def alti_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
-    """(L,L) in float64 of each layer of a text: row i, which sums to 1, is the share of each position in state i."""
-    return [nearness(LayerParts(layer)) for layer in layers]
-
-
 @register
 class Alti(_RolledOut):
     """ALTI (Ferrando et al. 2022): how near each token's vector brings a state after attention, multiplied over the layers.
@@ -104,16 +99,11 @@ class Alti(_RolledOut):
             "after attention and T_i(j) what token j adds to it, weights and the norm's scale held"
         ),
     }
-    matrices = staticmethod(alti_matrices)
 
-
-def _vector_lengths(subject, text, layers: Sequence) -> list[torch.Tensor]:
-    """(L,L) in float64 of each layer: the lengths of the vectors that each place adds to each."""
-    matrices = []
-    for layer in map(LayerParts, layers):
-        lengths = [torch.linalg.vector_norm(layer.handed_on(parts, rows), dim=-1) for rows, parts in layer.all()]
-        matrices.append(torch.cat(lengths).double())
-    return matrices
+    @staticmethod
+    def matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
+        """Row i is the share of each position in state i."""
+        return [nearness(LayerParts(layer)) for layer in layers]
 
 
 @register
@@ -136,7 +126,15 @@ class GlobEnc(_RolledOut):
             "scales of norms held, without the feed-forward part; rows are not divided by their sums"
         ),
     }
-    matrices = staticmethod(_vector_lengths)
+
+    @staticmethod
+    def matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
+        """The lengths of the vectors that each place adds to each."""
+        matrices = []
+        for layer in map(LayerParts, layers):
+            lengths = [torch.linalg.vector_norm(layer.handed_on(parts, rows), dim=-1) for rows, parts in layer.all()]
+            matrices.append(torch.cat(lengths).double())
+        return matrices
 
 
 class Zeroed(Edit):
@@ -152,20 +150,6 @@ class Zeroed(Edit):
         return values.masked_fill(gone[:, None, :, None], 0.0)
 
 
-def zeroing_matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
-    """(L,L) in float64 of each layer of a text: row i, which sums to 1, is the share of each position's values in the change
-    at i.
-
-    subject: a subject, or another object with `device` and `each_layer`. L are the positions of the layers' states.
-    """
-    states, parts = [layer.state[0] for layer in layers], []
-    width = len(states[0])
-    for places in torch.arange(width, device=subject.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
-        results = subject.each_layer(text.take(torch.zeros_like(places)), states, Zeroed(places))
-        parts.append([cosine_distances(result, layer.result[0]) for layer, result in zip(layers, results, strict=True)])
-    return [_shares(torch.cat(distances).T) for distances in zip(*parts, strict=True)]
-
-
 def cosine_distances(results: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     """(N,L): 1 - cos of states (N,L,E) and (L,E), as half the square between unit vectors, which does not cancel."""
     first, second = (torch.nn.functional.normalize(states.double(), dim=-1) for states in (results, result))
@@ -177,8 +161,8 @@ class ValueZeroing(_RolledOut):
     """Value zeroing (Mohebbi et al. 2023): how far each layer turns a token's state when another's values are zeros.
 
     The identity is not added, since a layer's result has its residual connection in it. The result is that of the layer
-    itself, before a norm that a model may have after its last one. Each share is right to about 1e-4 of itself in float32. A
-    text is read once, and once more for each of its positions, markers included: all layers in one pass.
+    itself, before a norm behind the last one. Each share is right to about 1e-4 of itself in float32. A text is read once
+    more for each of its positions, markers included: all layers in one pass.
 
     Source: Mohebbi et al. 2023.
     """
@@ -191,4 +175,15 @@ class ValueZeroing(_RolledOut):
             "all heads, weights and the layer's input held, rows divided by their sums"
         ),
     }
-    matrices = staticmethod(zeroing_matrices)
+
+    @staticmethod
+    def matrices(subject, text, layers: Sequence) -> list[torch.Tensor]:
+        """Row i is the share of each position's values in the change at i. subject: any object with `device` and
+        `each_layer`; L are the positions of the layers' states.
+        """
+        states, parts = [layer.state[0] for layer in layers], []
+        width = len(states[0])
+        for places in torch.arange(width, device=subject.device).split(max(1, TOKENS_AT_ONCE // max(1, width))):
+            results = subject.each_layer(text.take(torch.zeros_like(places)), states, Zeroed(places))
+            parts.append([cosine_distances(result, layer.result[0]) for layer, result in zip(layers, results, strict=True)])
+        return [_shares(torch.cat(distances).T) for distances in zip(*parts, strict=True)]

@@ -27,12 +27,12 @@ from torch.nn.utils.parametrizations import weight_norm
 
 import attnfaith
 from attnfaith.data.fingerprint import digest_data
-from attnfaith.importance.input_gradients import differentiable
+from attnfaith.importance.gradients import differentiable
 from attnfaith.importance.targets import score
 from attnfaith.measurement.options import Count, Natural, Positive
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column, ragged
-from attnfaith.subjects import Batch, Subject, SubjectError, per_token, require
+from attnfaith.subjects import Batch, Subject, SubjectError, per_token, require, whole_logits
 from attnfaith.support.draws import drawing
 from attnfaith.support.errors import FileError, excerpt
 from attnfaith.support.escaping import csv_frame
@@ -71,7 +71,7 @@ def sampled(logits: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
 
 def log_open(logits: torch.Tensor) -> torch.Tensor:
     """log P(z > 0) of gates by their logits: -softplus(T log(-LOW / HIGH) - a), in closed form."""
-    return -torch.nn.functional.softplus(EDGE - logits)
+    return -nn.functional.softplus(EDGE - logits)
 
 
 class Gate(nn.Sequential):
@@ -90,10 +90,11 @@ class Gates(nn.Module):
 
     Layer l has a gate of (h_0, h_l), and those of layers 0..l are multiplied. sizes: that of h_0, the embeddings, and of
     each layer's states. width: of the hidden layer. placeholders: one vector, that stands in place of a masked embedding.
-    about: facts of the file that they come from.
+    about: facts of the file that they come from. subject: the one that is known to be theirs.
     """
 
     about: dict[str, Any]
+    subject: Subject | None = None
 
     def __init__(self, sizes: Sequence[int], width: int):
         super().__init__()
@@ -186,8 +187,8 @@ class DiffMask(Measure):
     A gate z in 0..1 of each token is made of the model's own states by a small network that was trained once for all texts:
     an embedding h becomes z h + (1 - z) b, b a placeholder, and as few gates are open as keep KL(p || p masked) near
     `margin` nats. Layer l's gates see (h_0, h_l), and gates of layers 0..l are multiplied. What is scored is P(z > 0);
-    nothing is drawn. So a token is scored without a look at what the model predicts for this text without it, and the log of
-    the training says how far the model, masked, was from its prediction.
+    nothing is drawn. No token is scored by what the model predicts without it, so look at the log of the training: it says
+    how far the model, masked, was from its prediction.
 
     gates: the file of trained gates. All other options are of the training that a run does for itself without `gates`.
     margin: the divergence, in nats, up to which a mask is free. placeholder: "learned" or "zeros"; a learned one may come to
@@ -245,12 +246,15 @@ class DiffMask(Measure):
                 "gates=None, and gates have to be trained: a run trains its own (attnfaith measure RUN --add diffmask); for "
                 "another model attnfaith.train_gates(model, texts, PATH), and options={'diffmask': {'gates': PATH}}"
             )
-        about = self._trained.about
-        if hasattr(subject, "digest") and about["model"] != subject.digest():
+        if subject is self._trained.subject or not hasattr(subject, "digest"):
+            return  # a digest reads all weights, and every batch is checked
+        trained, here = self._trained.about["model"], subject.digest()
+        if trained != here:
             raise SubjectError(
-                f"the gates in {self.gates} were trained for another model (digest {about['model'][:12]}, here "
-                f"{subject.digest()[:12]}): train gates of this one"
+                f"the gates in {self.gates} were trained for another model (digest {trained[:12]}, here {here[:12]}): "
+                "train gates of this one"
             )
+        self._trained.subject = subject
 
     @functools.cached_property
     def _trained(self) -> Gates:
@@ -271,8 +275,20 @@ class DiffMask(Measure):
         origin = [subject.digest(), self.settings, seed, *texts, attnfaith.__version__]
         path = Path(folder) / FOLDER / f"{_short(json.dumps(origin).encode())}.safetensors"
         if not path.is_file():
-            train(subject, rows, validation, path, seed=seed, **self.settings)
+            self.train(subject, rows, validation, path, seed=seed)
         return DiffMask(gates=str(path))
+
+    def train(self, subject, rows, validation, path: Path, *, seed: int = 0, say: Callable = print) -> Path:
+        """Train gates of a subject on all of the encoded texts (`Subject.rows`), see `train_gates`, and write them to a
+        safetensors file; returns its path. The log is written beside it, its name ending in .csv.
+        """
+        require(subject, self.needs, "diffmask")
+        gates, log = train_gates(subject, rows, validation, self, seed, say)
+        about = {"model": subject.digest(), "settings": self.settings, "seed": seed, "texts": [len(rows), len(validation)]}
+        lines = log.map(lambda value: f"{value:.6g}" if isinstance(value, float) else value)
+        write_atomically(path.with_suffix(".csv"), csv_frame(lines))
+        save_gates(gates, path, about)
+        return path
 
     def stated(self) -> dict:
         """The options as a record keeps them: the digest of the gates, and how they were trained."""
@@ -297,45 +313,27 @@ def _short(content: bytes) -> str:
 # ------------------------------------------------------------------------------------------ training
 
 
-def train(subject, rows, validation, path: str | Path, *, seed: int = 0, say: Callable = print, **settings) -> Path:
-    """Train gates of a subject on encoded texts (`Subject.rows`) and write them to a safetensors file; returns its path.
-
-    The log, one row an epoch and layer by LOG, is written beside it, its name ending in .csv. settings: options of
-    `DiffMask`; the texts are all used. Raises SubjectError for a subject that lacks what gates need, ValueError for a
-    setting that is wrong and as `train_gates` does.
-    """
-    measure, path = DiffMask(**settings), Path(path)
-    require(subject, DiffMask.needs, "diffmask")
-    gates, log = train_gates(subject, rows, validation, measure, seed, say)
-    about = {"model": subject.digest(), "settings": measure.settings, "seed": seed, "texts": [len(rows), len(validation)]}
-    lines = log.map(lambda value: f"{value:.6g}" if isinstance(value, float) else value)
-    write_atomically(path.with_suffix(".csv"), csv_frame(lines))
-    save_gates(gates, path, about)
-    return path
-
-
 def train_gates(
     subject: Subject, rows, validation, measure: DiffMask, seed: int, say=lambda line: None
 ) -> tuple[Gates, pd.DataFrame]:
-    """Train gates of a subject on encoded texts; the subject stays as it was. Return them, and a row an epoch and layer of
-    the log, by LOG.
+    """Train gates of a subject on encoded texts; the subject stays as it was. Return them, and the log: a row an epoch and
+    layer, by LOG.
 
     Each step draws a layer l and reads a batch: with gates z drawn for each token, loss = m_l (KL(p || p masked) - margin) +
     the mean of P(gate open), in which m_l > 0, the layer's multiplier, goes up that loss while the gates go down it. Texts
     without tokens are left out. measure: its options are those of the training. say: called with a line an epoch.
 
-    The authors' code takes log P(gate open), whose slope grows without bound as a gate shuts, centred RMSprop, and steps of
-    one size for the multiplier: gates stayed open, or all shut for good. Here the penalty is that of their paper, the
-    optimiser Adam, and a multiplier goes up as exp(rate (KL - margin)) (Rezende & Viola 2018, algorithm 1).
+    The authors' code takes log P(gate open), whose slope grows without bound as a gate shuts, and steps of one size for the
+    multiplier: gates stayed open, or all shut for good. Here the penalty is that of their paper, the optimiser Adam, and a
+    multiplier goes up as exp(rate (KL - margin)) (Rezende & Viola 2018, algorithm 1).
 
-    The same arguments on the same machine give the same gates. Raises ValueError where no text has a token, and where gates
-    or multiplier stop being numbers.
+    Raises ValueError where no text has a token, and where gates or multiplier stop being numbers.
 
     Source: De Cao et al. 2020, sections 2.2, 2.3 and appendix; bounds and Lookahead (Zhang et al. 2019) as in their code.
     """
     rows, validation = _with_tokens(rows), _with_tokens(validation)
     random, noise = np.random.default_rng([seed, 0]), torch.Generator().manual_seed(seed)
-    whole, log, fewest, chosen, state = {}, [], math.inf, None, {}  # whole: logits of whole texts, which no epoch changes
+    log, fewest, chosen, state = [], math.inf, None, {}
     with differentiable(subject), subject.evaluating():
         gates = Gates.of(subject, subject.collate(rows.select([0]).to_list()), seed)
         groups = [{"params": list(gates.gates.parameters()), "lr": measure.learning_rate}]
@@ -352,7 +350,7 @@ def train_gates(
             steps = []
             for batch in _batches(subject, rows, random.permutation(len(rows)), measure.batch_size):
                 layer = int(random.integers(len(gates.sizes)))
-                divergence, opened, same = (part.mean() for part in _mask(subject, gates, batch, layer, noise, whole))
+                divergence, opened, same = (part.mean() for part in _mask(subject, gates, batch, layer, noise))
                 (multipliers[layer].item() * (divergence - measure.margin) + opened).backward()
                 optimizer.step()
                 optimizer.zero_grad()
@@ -367,7 +365,7 @@ def train_gates(
                 steps.append((layer, *(part.item() for part in (divergence, multipliers[layer], opened, same))))
                 if not all(map(math.isfinite, steps[-1])):
                     raise ValueError(f"the training of gates diverged in epoch {epoch}, layer {layer}: lower learning_rate")
-            means = _validate(subject, gates, validation, measure.batch_size, seed, whole)
+            means = _validate(subject, gates, validation, measure.batch_size, seed)
             if means[0] <= VALID_CONSTRAINT and means[2] >= VALID_AGREEMENT and means[1] < fewest:
                 fewest, chosen = means[1], epoch
                 state = {name: value.clone() for name, value in gates.state_dict().items()}
@@ -402,16 +400,12 @@ def _batches(subject: Subject, rows, order: np.ndarray, size: int) -> Iterator:
         yield subject.collate(rows.select(order[start : start + size].tolist()).to_list())
 
 
-def _mask(subject: Subject, gates: Gates, batch, layer: int, noise: torch.Generator, logits: dict) -> tuple:
+def _mask(subject: Subject, gates: Gates, batch, layer: int, noise: torch.Generator) -> tuple:
     """Mask a batch at a layer by gates that are drawn: of each instance (B,) KL(p || p masked) in nats, the mean over its
-    tokens of P(open), and 1 where the predicted class stays. logits: of whole texts by instance, filled as they are read.
+    tokens of P(open), and 1 where the predicted class stays.
     """
-    states, mask, names = states_of(subject, batch), subject.attendable(batch), batch["instance_id"]
-    if any(name not in logits for name in names):
-        with torch.no_grad():
-            logits.update(zip(names, subject.predict(batch).float(), strict=True))
-    whole = torch.stack([logits[name] for name in names])
-    gate_logits = gates.logits(states, layer + 1)
+    mask, whole = subject.attendable(batch), whole_logits(subject, batch).float()
+    gate_logits = gates.logits(states_of(subject, batch), layer + 1)
     uniform = torch.rand(gate_logits.shape, generator=noise, dtype=torch.float32).clamp(1e-6, 1 - 1e-6)
     masked = gates.masked(subject, batch, sampled(gate_logits, uniform.to(gate_logits.device)).prod(2)).float()
     opened = torch.where(mask, log_open(gate_logits).sum(2).exp(), 0.0).sum(1) / mask.sum(1)
@@ -419,16 +413,14 @@ def _mask(subject: Subject, gates: Gates, batch, layer: int, noise: torch.Genera
 
 
 def divergence_of(whole: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
-    """KL(p || q) in nats (B,), 0 or more, of logits (B,C); classes that both bar, by -inf, count nothing."""
-    barred = torch.isneginf(whole) & torch.isneginf(masked)
-    log_p, log_q = (logits.log_softmax(1).masked_fill(barred, 0.0) for logits in (whole, masked))
-    return (log_p.exp().masked_fill(barred, 0.0) * (log_p - log_q)).sum(1)
+    """KL(p || q) in nats (B,) of logits (B,C)."""
+    return nn.functional.kl_div(masked.log_softmax(1), whole.log_softmax(1), reduction="none", log_target=True).sum(1)
 
 
 @torch.no_grad()
-def _validate(subject: Subject, gates: Gates, rows, size: int, seed: int, logits: dict) -> list[float]:
+def _validate(subject: Subject, gates: Gates, rows, size: int, seed: int) -> list[float]:
     """Means of divergence, open gates and kept classes at the last layer, with gates drawn the same each time."""
     noise, last = torch.Generator().manual_seed(seed), len(gates.sizes) - 1
     batches = _batches(subject, rows, np.arange(len(rows)), size)
-    masked = [_mask(subject, gates, batch, last, noise, logits) for batch in batches]
+    masked = [_mask(subject, gates, batch, last, noise) for batch in batches]
     return [float(torch.cat(parts).mean()) for parts in zip(*masked, strict=True)]

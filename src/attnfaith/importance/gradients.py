@@ -1,15 +1,19 @@
-"""Measures by one gradient of a text, and how states depend on tokens."""
+"""Gradients in the embeddings of a batch, measures by one gradient of a text, and how states depend on tokens.
 
-from collections.abc import Callable
+Shapes: B instances, L input positions, T tokens, E embedding.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import ClassVar
 
 import torch
 
-from attnfaith.importance.input_gradients import differentiable, gradients, item_sums, value_times_slope
 from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, score, signed_score
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects import Batch, Subject, per_token
+from attnfaith.subjects.base import frozen
 from attnfaith.subjects.protocol import log_odds
 
 
@@ -24,6 +28,49 @@ ODDS = (
 )
 THROUGH = "the gradient flows through attention"
 HELD_FIXED = "the attention of all layers held fixed"
+
+
+@contextmanager
+def differentiable(subject: Subject | None = None) -> Iterator[None]:
+    """Within, gradients can be taken, and the parameters of the subject take none.
+
+    cuDNN refuses a backward pass through an LSTM in eval mode, and train mode would turn dropout on, so cuDNN is off here.
+    """
+    with (
+        nullcontext() if subject is None else frozen(subject),
+        torch.enable_grad(),
+        torch.backends.cudnn.flags(enabled=False),
+    ):
+        yield
+
+
+def inside(subject: Subject, batch: Batch) -> torch.Tensor:
+    """(B,L) bool: the input positions that belong to an item of attention."""
+    items = subject.items(batch)
+    return subject.attendable(batch) if items is None else items >= 0
+
+
+def item_sums(values: torch.Tensor, items: torch.Tensor | None) -> torch.Tensor:
+    """Values (B,L) of input positions, summed over those of each item: (B,T). Of tokens that are items as they are."""
+    if items is None:
+        return values
+    sums = values.new_zeros(len(values), max(1, int(items.max()) + 1) + 1)
+    return sums.scatter_add(1, items + 1, values)[:, 1:]  # column 0 takes what belongs to no item
+
+
+def gradients(output: torch.Tensor, inputs: list[torch.Tensor], retain: bool = False) -> list[torch.Tensor]:
+    """d sum(output) / d input for each input; zero for an input that output does not depend on (an empty text)."""
+    needed = [value for value in inputs if value.requires_grad]
+    if not output.requires_grad or not needed:
+        return [torch.zeros_like(value) for value in inputs]
+    slopes = torch.autograd.grad(output.sum(), needed, materialize_grads=True, allow_unused=True, retain_graph=retain)
+    remaining = iter(slopes)
+    return [next(remaining) if value.requires_grad else torch.zeros_like(value) for value in inputs]
+
+
+def value_times_slope(values: torch.Tensor, slopes: torch.Tensor) -> torch.Tensor:
+    """(...,D) to (...): value times slope, summed in float64."""
+    return (values.detach() * slopes).sum(-1, dtype=torch.float64)
 
 
 def input_slopes(subject: Subject, batch: Batch, explain: Callable, hold: bool = False) -> tuple:
@@ -65,13 +112,10 @@ def item_norms(vectors: torch.Tensor, items: torch.Tensor | None) -> torch.Tenso
 class Gradient(Measure):
     """Gradient importance: |x . dp/dx|, the size of the embedding times the slope of the predicted probability in it.
 
-    The derivative of the predicted class's probability towards leaving each token's one-hot input.
-
     A model with many heads and layers has the gradient of captum's InputXGradient, through attention; take
     `gradient_attention_held` for the one that holds attention fixed. A model with one attention over states has that of Jain
     & Wallace: attention is detached after the projection, and of states it is p(1-p) a_t |s_t|, s what a state adds to the
     difference of logits. It is computed by log-odds, dp = p(1-p) df: in float32 a softmax is flat above a difference of 17.
-    Values are not divided by their sum.
 
     Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
     """

@@ -18,19 +18,15 @@ from attnfaith.subjects.text_parts import ABSENT, read_parts
 from attnfaith.support.draws import default_dtype, drawing, generator
 
 
-Samples = at_least(2)
 UNDEFINED = "where what is explained of the text, of nothing or of a part is not finite"
 
 
 def captum():
-    """The module captum.attr. Raises ValueError where captum, or scikit-learn, which it fits with, is not installed."""
+    """The module captum.attr. Raises ValueError where captum is not installed."""
     try:
         import captum.attr
-        import sklearn  # noqa: F401
     except ImportError as error:
-        raise ValueError(
-            f"this measure needs captum and scikit-learn ({error}): pip install 'attnfaith[captum]', or leave it out"
-        ) from error
+        raise ValueError("this measure needs captum: pip install 'attnfaith[captum]', or leave it out") from error
     return captum.attr
 
 
@@ -44,7 +40,7 @@ class _Surrogate(TargetMeasure):
     Subclasses define fit(value, length): the scores (T,) of a function of parts (V,T) of 0 and 1.
     """
 
-    samples: Samples = 256
+    samples: at_least(2) = 256
     absent: Absent = "deleted"
 
     def __post_init__(self):
@@ -115,8 +111,7 @@ class KernelShap(_Surrogate):
     for all 2^T parts of the text, the values are exact. Else `samples` parts are read, the whole and nothing among them, the
     others drawn with chance proportional to the Shapley kernel (T - 1) / (binom(T, s) s (T - s)), s the tokens that stay; a
     linear model is fitted to them, with a weight of 10^6 on the whole and on nothing, so that scores add up to their
-    difference but for `kernel_shap_residual`. Below T + 1 different parts the fit is not unique and the shortest of the best
-    is given; noise falls with samples, and is large for long texts: a rank may be chance.
+    difference but for `kernel_shap_residual`. Noise falls with samples, and is large for long texts: a rank may be chance.
 
     Source: Lundberg & Lee 2017, theorem 2; captum's `KernelShap`.
     """
@@ -177,7 +172,6 @@ class Lime(_Surrogate):
         ),
     }
 
-    samples: at_least(2) = 256
     width: number(gt=0) = 0.25
     penalty: number(ge=0) = 0.01
 

@@ -11,18 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from attnfaith.interventions.targets import (
-    AFFINE,
-    Maps,
-    Read,
-    Readout,
-    TargetMeasure,
-    TokenEdit,
-    padded,
-    read_out,
-    softmax,
-    under,
-)
+from attnfaith.interventions.targets import AFFINE, Maps, Readout, TargetMeasure, TokenEdit, padded, read_out, softmax, under
 from attnfaith.measurement.options import Count, Fraction, Layers, Positive
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
@@ -30,14 +19,10 @@ from attnfaith.record import Column
 from attnfaith.support.draws import generator
 
 
-# --------------------------------------------------------------------------------------- pooled attention
-
-
 SPREAD = 3.0  # of the noise that log-weights start from
 GUARD = np.float32(1e-10)  # added inside logarithms, as in the authors' code
 FEW = "below two tokens"
 PLACES_AT_ONCE = 8192  # tokens of the texts that are optimised together: fewer wait for Python, more leave the cache
-BETAS, TINY = (0.9, 0.999), 1e-8  # of Adam
 
 
 Slope = Callable[[np.ndarray, float], np.ndarray]
@@ -105,7 +90,7 @@ class AdversarySearch(Measure):
             position[:, : lengths[column], column] = start
         own += 2 * GUARD
         mean, square, largest, between = *np.zeros((3, *position.shape), np.float32), np.float32(1 / restarts**2)
-        first_rate, second_rate = BETAS
+        first_rate, second_rate = 0.9, 0.999
         for step in range(1, self.steps + 1):
             attention = _over_tokens(position)
             guarded = attention + GUARD
@@ -120,7 +105,7 @@ class AdversarySearch(Measure):
             mean = mean * first_rate + slope * (1 - first_rate)  # Adam with AMSGrad
             square = square * second_rate + slope * slope * (1 - second_rate)
             largest = np.maximum(largest, square)
-            size = np.sqrt(largest) * (1 - second_rate**step) ** -0.5 + TINY
+            size = np.sqrt(largest) * (1 - second_rate**step) ** -0.5 + 1e-8
             position -= mean / size * (self.learning_rate / (1 - first_rate**step))
         attention = _over_tokens(position.astype(np.float64))
         return [attention[:, :length, column] for column, length in enumerate(lengths)]
@@ -133,8 +118,8 @@ def _over_tokens(position: np.ndarray) -> np.ndarray:
     return weights
 
 
-def slope_of(read: Read, texts: list[Readout]) -> Slope:
-    """Return the slope of texts whose logits `read` gives."""
+def slope_of(read: Callable, texts: list[Readout]) -> Slope:
+    """Return the slope of texts whose logits `read` gives, a `targets.Read`."""
     own = torch.from_numpy(np.stack([text.probs for text in texts])[:, None]).float()
 
     def slope(attention, epsilon):
@@ -168,9 +153,6 @@ def affine_slope_of(texts: list[Readout]) -> Slope:
     return slope
 
 
-# --------------------------------------------------------------------------------------- maps of layers
-
-
 NUMBER = {"dtype": "float64", "undefined": FEW}
 MIXTURES = 8
 MAP_GUARD, PENALTY = 1e-12, 500.0
@@ -181,11 +163,6 @@ class Dealt(TokenEdit):
     """The weight on tokens is dealt out by free log-weights {number of a map: (N,H,Q,L)}, in each row and head."""
 
     free: dict[int, torch.Tensor]
-
-    def take(self, chosen, length=None, targets=None):
-        other = super().take(chosen, length, targets)
-        other.free = {number: values[chosen][:, :, :length, :length] for number, values in self.free.items()}
-        return other
 
     def weights(self, number, weights, rows=slice(None)):
         self.current = self.free.get(number)
@@ -203,15 +180,14 @@ class MapAdversary(TargetMeasure):
     stays.
 
     The log-weights on tokens in each head and row of the chosen layers are free, each row with the sum that the model's has
-    there; markers keep theirs, and everything behind is computed anew. `steps` steps of Adam, from log-weights with noise
-    N(0,1), lower
+    there; markers keep theirs. `steps` steps of Adam, from log-weights with noise N(0,1), lower
 
         500 max(0, TVD(p', p) - epsilon) - JSD(shown', shown)
 
     in each restart, TVD the total variation distance of predictions. Every step that keeps the prediction within epsilon
     counts, and so do mixtures of the last one with the model's own maps, in eighths. The furthest of all these is read once
     more by itself, and that reading is reported, never beyond epsilon: a lower bound. Only rows change that the logits
-    depend on. layers: as for `map_permutation`. Undefined (NaN) below two tokens.
+    depend on. layers: as for `map_permutation`.
 
     Source: Jain & Wallace 2019, section 4.2.2, for the one attention of their models; here maps are free, not their sum.
     """
@@ -247,8 +223,7 @@ class _MapSearch:
         self.options, self.target, self.subject, self.inside = options, target, target.subject, target.inside[0]
         sites = self.subject.sites.layers
         self.layers_shown = [sites[layer] for layer in self.subject.reduction.chosen(len(sites))]
-        wanted = {*self.layers_shown, *target.numbers}
-        read = self.subject.read(target.batch, keep=wanted)
+        read = self.subject.read(target.batch, keep={*self.layers_shown, *target.numbers})
         self.maps = {attention_map.number: attention_map.weights for attention_map in read.maps}
         self.matter = self.subject.matter(target.batch)
         self.own, self.prediction = self._shown({}, 1), read.logits.double().softmax(-1)
@@ -273,23 +248,20 @@ class _MapSearch:
                 loss.sum().backward(inputs=list(free.values()))
                 optimizer.step()
         with torch.no_grad():
-            inside = {number: self._on_tokens(weights) for number, weights in start.items()}
-            found = {number: self._on_tokens(weights) for number, weights in free.items()}
-            for part in torch.arange(1, MIXTURES + 1) / MIXTURES:
-                self._try(
-                    {number: ((1 - part) * inside[number] + part * found[number] + MAP_GUARD).log() for number in free}
-                )
+            for part in range(1, MIXTURES + 1):
+                mixed = {}
+                for number in free:
+                    ends = (values[number].masked_fill(~self.inside, -torch.inf).softmax(-1) for values in (start, free))
+                    mixed[number] = (torch.lerp(*ends, part / MIXTURES) + MAP_GUARD).log()
+                self._try(mixed)
             if self.best is not None:
-                read = self._read(self.best, whole=True)
+                read = self._read(self.best)
                 moved = float((read[0] - self.prediction).abs().sum() / 2)
                 if moved <= self.options.epsilon:
                     (probs, shown), change = read, moved
         attention = shown[0].cpu().numpy()
         distance = min(float(jensen_shannon_divergence([attention], [own])[0]), math.log(2))
         return attention, probs[0].cpu().numpy(), distance, change, "lower bound"
-
-    def _on_tokens(self, log_weights: torch.Tensor) -> torch.Tensor:
-        return log_weights.masked_fill(~self.inside, torch.finfo(log_weights.dtype).min).softmax(-1)
 
     def _try(self, free: dict[int, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """JSD of the attention shown and TVD of the prediction (K,) of free log-weights; keeps the best within epsilon."""
@@ -308,12 +280,12 @@ class _MapSearch:
         parts = [(weights * ((weights + MAP_GUARD).log() - middle)).sum(-1) for weights in (shown, self.own)]
         return (parts[0] + parts[1]) / 2
 
-    def _read(self, free: dict[int, torch.Tensor], whole: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-        """Probabilities (K,C) in float64 and the attention shown (K,T) under free log-weights; whole: without a prefix."""
+    def _read(self, free: dict[int, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Probabilities (K,C) in float64 and the attention shown (K,T) under free log-weights."""
         owner = torch.zeros(len(next(iter(free.values()))), dtype=torch.int64, device=self.inside.device)
         edit = self.target.edit(Dealt, owner)
         edit.free = free
-        after = None if whole or self.target.prefix is None else (self.target.prefix, owner)
+        after = None if self.target.prefix is None else (self.target.prefix, owner)
         read = self.subject.read(self.target.batch.take(owner), edit, keep=self.maps, after=after)
         maps = {layer.number: layer.weights for layer in read.maps}
         return read.logits.double().softmax(-1), self._shown(maps, len(owner))

@@ -1,6 +1,5 @@
-"""How far the area over a perturbation curve can go for one text, whatever the order in which its tokens are removed.
+"""How far the area over a perturbation curve (AOPC) can go for one text, whatever the order in which tokens are removed.
 
-AOPC of an order is the mean, over its T steps, of p(whole) - p(without the first k tokens), p the probability of one class.
 An order is a chain of growing sets of removed tokens, so a limit over all T! orders is one over chains of 2^T sets.
 
 Shapes: T tokens, V sets of removed tokens, M orders.
@@ -36,10 +35,8 @@ class AOPCLimits(ExplanationTest):
     probability of the class predicted for the whole text. Models and texts differ in how high it can get, so that an AOPC
     alone means little: (AOPC - low) / (high - low) is 0 for the worst and 1 for the best order.
 
-    absent: see `subjects.text_parts`. exact_tokens: up to so many tokens all 2^T subsets are read, and the limits over all
-    T! orders are exact. Beyond, a beam of `beam` sets looks for the best and the worst order, in texts of up to 64 tokens;
-    the orders of the measures count too: other orders may go further. Undefined (NaN): a text without tokens; a measure with
-    a NaN score.
+    exact_tokens: up to so many tokens all 2^T subsets are read, and the limits over all T! orders are exact. Beyond, a beam
+    of `beam` sets looks for the best and the worst order, in texts of up to 64 tokens, and the orders of the measures count.
 
     Source: Edin et al. 2025, Normalized AOPC (ACL 2025); AOPC: Samek et al. 2017.
     """

@@ -29,10 +29,10 @@ FEW = "below two tokens"
 NONE_OR_ALL = "no token of the text is impermissible, or all are"
 SHARE = {"dtype": "float64", "range": (0.0, 1.0), "undefined": NONE_OR_ALL}
 MASS = {"axes": ("G",), **SHARE, "undefined": "no token of the text is in the group, or all are"}
-LOGITS = {"unit": "logits", "undefined": "for a class that the answer mask of the text bars"}
-
-
-# --------------------------------------------------------------------------------------- impermissible tokens
+LACKS = (
+    "'{}' needs marks of impermissible tokens: give a column impermissible, a 0 or 1 for each word (in a batch, for each "
+    "position), or the words themselves as data.impermissible_words"
+)
 
 
 class _OfImpermissible(Measure):
@@ -42,18 +42,13 @@ class _OfImpermissible(Measure):
         """Raise SubjectError for encoded instances that do not mark impermissible tokens."""
         super().check(subject, dataset)
         if dataset is not None and IMPERMISSIBLE not in dataset.column_names:
-            raise SubjectError(
-                f"'{self.name}' needs marks of impermissible tokens: give a column impermissible, a 0 or 1 for each "
-                "word, or the words themselves as data.impermissible_words"
-            )
+            raise SubjectError(LACKS.format(self.name))
 
 
 def impermissible(subject: Subject, batch: Batch, name: str) -> torch.Tensor:
     """Return (B,T) bool: the places of attention that hold an impermissible token. Raises SubjectError without marks."""
     if batch.get(IMPERMISSIBLE) is None:
-        raise SubjectError(
-            f"'{name}' needs '{IMPERMISSIBLE}' in the batch: a tensor (instances, positions) of 1 on impermissible tokens"
-        )
+        raise SubjectError(LACKS.format(name))
     return marked_places(subject, batch, batch[IMPERMISSIBLE])
 
 
@@ -61,9 +56,8 @@ def impermissible(subject: Subject, batch: Batch, name: str) -> torch.Tensor:
 class PermissibleOnly(_OfImpermissible, ExplanationTest):
     """The prediction without the impermissible tokens: whether the model needs them, whatever its attention shows.
 
-    They are taken away (of a model over sentences the sentences that hold one) and the rest is read anew; absent: see
-    `subjects.text_parts`. Where predictions get worse the model needs them, and attention that hides them deceives; some of
-    the fall is due to the shortened text. Undefined (NaN): a text without impermissible tokens, and one with no other.
+    They are taken away in the way `absent` (of a model over sentences the sentences that hold one). Where predictions get
+    worse the model needs them, and attention that hides them deceives; some of the fall is due to the shortened text.
 
     Source: Pruthi et al. 2020, table 3 ("I used: no"), where models are trained without them.
     """
@@ -90,8 +84,7 @@ class ValueNormShare(_OfImpermissible):
 
     sum over impermissible i of ||v_i||_2, over the sum of all ||v_i||_2. v_i is what attention weighs: the state of a token
     or sentence; in a classifier of transformers the value of a head, before the projection, in the layers or the head
-    that are shown, markers included as in the authors' code. No weight enters: compare it with `group_mass`. Undefined
-    (NaN): a text without impermissible tokens, or with no other.
+    that are shown, markers included as in the authors' code. No weight enters: compare it with `group_mass`.
 
     Source: the code of Pruthi et al. 2020 (quantify_norms; value_norm_fraction).
     """
@@ -111,14 +104,9 @@ class ValueNormShare(_OfImpermissible):
         return dict(zip(self.columns_for(subject), (shares.mean(1).tolist(), shares.amax(1).tolist()), strict=False))
 
 
-# --------------------------------------------------------------------------------------- attention
-
-
 @register
 class MarkerAttention(Measure):
-    """Attention on markers: the share of what is shown that lies on no word of the text.
-
-    Of rollout markers take part on the way; the share is that at the end. A text without tokens has 1.
+    """Attention on markers: the share of what is shown that lies on no word of the text; 1 for a text without tokens.
 
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.2, who find most of it on separators.
     """
@@ -136,10 +124,8 @@ class GroupMass(Measure):
 
     The groups, which may overlap: impermissible, what the data mark so (the paper's attention mass, a . m); punctuation,
     tokens of words that are punctuation alone; markers, of a stack of layers what is no token of the text, such as [CLS].
-
-    Of a stack of layers a mass is a share of the whole rows; divided by 1 - that of markers it is one of the text. A
-    sentence is in a group where one of its words is impermissible, or all is punctuation. group_mass_head_max is the paper's
-    "max": one head may look at what the mean over heads hides. Undefined (NaN): a group of none, or all, of a text's tokens.
+    There a mass is a share of the whole rows; divided by 1 - that of markers it is one of the text. A sentence is in a group
+    where one of its words is impermissible, or all is punctuation. group_mass_head_max is the paper's "max".
 
     Source: Pruthi et al. 2020, section 3 (attention mass); Mohankumar et al. 2020, section 5.4 (punctuation).
     """
@@ -188,20 +174,15 @@ def _punctuation(tokens, owners) -> list[bool]:
     return [marks[number] for number in numbers]
 
 
-# --------------------------------------------------------------------------------------- what attention weighs
-
-
 @register
 class Conicity(Measure):
     """Conicity of states: how narrow the cone is that the states of a text's tokens lie in.
 
-    The mean over tokens i of cos(h_i, (h_1 + .. + h_n) / n). It is 1 where all states point one way, so that other weights
-    give nearly the same sum, and 0 where they sum to zero; n orthogonal states of one length have 1 / sqrt(n), so short
-    texts have more of it. A state of zeros counts as 0.
-
-    `conicity_absolute` takes |cos|, as the code of Mohankumar et al. does; `conicity_signed` takes cos, as their formula is
-    written and as the code of Tutek & Šnajder has it. States are those that attention is over; of a stack of layers those of
-    `layer`, "last" or a number from 0 on, before a norm behind the whole stack. Undefined (NaN) below two tokens.
+    The mean over tokens i of cos(h_i, (h_1 + .. + h_n) / n): 1 where all states point one way, so that other weights give
+    nearly the same sum, 0 where they sum to zero; n orthogonal states of one length have 1 / sqrt(n), so short texts have
+    more of it. A state of zeros counts as 0. `conicity_absolute` takes |cos|, as the code of Mohankumar et al. does;
+    `conicity_signed` takes cos, as their formula is written. States are those that attention is over; of a stack of layers
+    those of `layer`, "last" or a number from 0 on, before a norm behind the whole stack.
 
     Source: Mohankumar et al. 2020, section 3.1.
     """
@@ -241,11 +222,10 @@ class TokenLogits(Measure):
 
     name, needs = "token_logits", frozenset({"affine read-out"})
     columns = {
-        "token_logits": Column(("T", "C"), doc="W h of each token; attention sums these, and the bias is added", **LOGITS),
-        "token_logits_bias": Column(("C",), doc="the logits that are left without any attention", **LOGITS),
+        "token_logits": Column(("T", "C"), unit="logits", doc="W h of each token; attention sums these and adds the bias"),
+        "token_logits_bias": Column(("C",), doc="the logits that are left without any attention", unit="logits"),
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        texts = read_out(subject, batch)
-        rows = [[values.astype(np.float32) for values in (text.values, text.bias)] for text in texts]
+        rows = [(text.values.astype(np.float32), text.bias.astype(np.float32)) for text in read_out(subject, batch)]
         return self.in_columns(subject, rows)

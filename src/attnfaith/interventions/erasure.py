@@ -14,19 +14,7 @@ from scipy.special import expit
 
 from attnfaith.alignment.perturbation import removed_log_probs
 from attnfaith.interventions.explanation_tests import fewest
-from attnfaith.interventions.targets import (
-    AFFINE,
-    Cross,
-    Maps,
-    Pooled,
-    Readout,
-    Target,
-    TargetMeasure,
-    TokenEdit,
-    padded,
-    read_out,
-    softmax,
-)
+from attnfaith.interventions.targets import AFFINE, Cross, Maps, Pooled, TargetMeasure, TokenEdit, padded, read_out, softmax
 from attnfaith.measurement.options import Draws, Layers
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
@@ -51,16 +39,15 @@ class Erased(TokenEdit):
 
 
 def first_flips(changed: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the first flip in each order: tokens removed, weight removed, and whether no weight was left; (R,) each.
-
-    changed (R,T): whether the decision is another one after each removal; weights (R,T): those removed. NaN without a flip,
-    and of RANKINGS alone without an order.
+    """Return the first flip in each order: tokens removed, weight removed, NaN without a flip; and whether no weight was
+    left; (R,) each. changed (R,T): whether the decision is another one after each removal; weights (R,T): those removed.
     """
     if not len(changed):
-        return *np.full((2, len(RANKINGS)), np.nan), np.zeros(len(RANKINGS), bool)
+        return *np.full((2, len(RANKINGS)), np.nan, np.float32), np.zeros(len(RANKINGS), bool)
     flips, first = changed.any(1), changed.argmax(1)[:, None]
     mass, rest = (np.take_along_axis(values, first, 1)[:, 0] for values in (weights.cumsum(1), sum_after(weights)))
-    return np.where(flips, first[:, 0] + 1.0, np.nan), np.where(flips, mass.clip(max=1), np.nan), flips & (rest == 0)
+    sizes, masses = (np.where(flips, values, np.nan).astype(np.float32) for values in (first[:, 0] + 1, mass.clip(max=1)))
+    return sizes, masses, flips & (rest == 0)
 
 
 def sum_after(values: np.ndarray) -> np.ndarray:
@@ -68,20 +55,6 @@ def sum_after(values: np.ndarray) -> np.ndarray:
     sums = np.zeros_like(values)
     sums[..., :-1] = values[..., :0:-1].cumsum(-1)[..., ::-1]
     return sums
-
-
-def read_erased(target: Target, orders: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return probabilities of each instance, without each token (T,C), then along orders (R,T): (R T,C)."""
-    gone = []
-    for places, order in zip(target.places, orders, strict=True):
-        length = len(places)
-        along = [rank <= np.arange(length)[:, None] for rank in np.argsort(order, 1)]
-        gone.append(np.zeros(((1 + len(along)) * length, target.inside.shape[1]), bool))
-        gone[-1][:, places] = np.concatenate([np.eye(length, dtype=bool), *along])
-    return target.read(Erased, gone=gone)[0]
-
-
-# --------------------------------------------------------------------------------------- one alone, and in an order
 
 
 def _columns(name: str, gradient: str, erased: str, removed: str) -> dict[str, Column]:
@@ -114,15 +87,19 @@ class _Erasure(TargetMeasure):
         for values, random in zip(scores, target.random_orders(self.draws, seed, "erasure"), strict=True):
             ranked = np.argsort(-values, 1, "stable") if len(random) else np.empty((0, values.shape[1]), np.int64)
             orders.append(np.concatenate([ranked, random]))
-        columns = {name: [] for name in self.columns}
-        for row, probs in enumerate(read_erased(target, orders)):
+        columns, gone = {name: [] for name in self.columns}, []
+        for places, order in zip(target.places, orders, strict=True):  # without each token, then along each order
+            length = len(places)
+            along = [rank <= np.arange(length)[:, None] for rank in np.argsort(order, 1)]
+            gone.append(np.zeros(((1 + len(along)) * length, target.inside.shape[1]), bool))
+            gone[-1][:, places] = np.concatenate([np.eye(length, dtype=bool), *along])
+        for row, probs in enumerate(target.read(Erased, gone=gone)[0]):
             (count, length), weights = orders[row].shape, scores[row][0]
             changed = (target.decisions(row, probs[length:]) != predicted[row]).reshape(count, length)
             _, gradient, of_factor = scores[row] * expit(odds[row]) * expit(-odds[row])  # of p, exact where it rounds to 1
             values = {"gradient": gradient, "attention_gradient": of_factor, "probs": probs[:length].astype(np.float32)}
             values["order"] = orders[row][len(RANKINGS) :].astype(np.int32)
-            size, mass, empty = first_flips(changed, weights[orders[row]])
-            for part, flips in {"size": size.astype(np.float32), "mass": mass.astype(np.float32), "empty": empty}.items():
+            for part, flips in zip(("size", "mass", "empty"), first_flips(changed, weights[orders[row]]), strict=True):
                 values |= {f"flip_{part}_{name}": flips[place] for place, name in enumerate(RANKINGS)}
                 values[f"flip_{part}_random"] = flips[len(RANKINGS) :]
             for name, column in columns.items():
@@ -135,10 +112,9 @@ class Erasure(_Erasure):
     """Erasing attention weights: one alone, and one after the other until the decision changes (Serrano & Smith 2019).
 
     The rest is renormalised, never filled by a new softmax, and nothing is ranked again after a removal. Orders: decreasing
-    attention, gradient, attention x gradient, and `draws` random ones; equal ranks go by position. The gradient is the
-    signed derivative of the predicted class's probability by a weight, the others fixed; orders are made by that of the
-    log-odds, so that they exist where p rounds to 1. A removal counts whether the token had weight or not. When no weight is
-    left the decoder's bias decides. Undefined below two tokens: no orders, sizes and masses NaN.
+    attention, gradient, attention x gradient, and `draws` random ones; equal ranks go by position. Orders by gradient are
+    made by that of the log-odds, so that they exist where p rounds to 1. A removal counts whether the token had weight or
+    not. When no weight is left the decoder's bias decides. Undefined below two tokens: no orders, sizes and masses NaN.
 
     Source: Serrano & Smith 2019, sections 4 and 5, and their code.
     """
@@ -160,11 +136,9 @@ class MapErasure(_Erasure):
 
     A token is erased where its column of a map is set to 0, in all heads and rows of the chosen layers, and the rest of a
     row, markers with it, is multiplied so that its sum stays; a row without rest puts out nothing. Other layers see the
-    token as before, and so does its residual path.
-
-    Orders: as for `erasure`, by attention as it is shown, and by the derivative of the predicted class's log-odds by a
-    number added to the token's columns (gradient), or by a factor of them (attention x gradient), summed over layers, heads
-    and rows. layers: as for `map_permutation`. Undefined below two tokens.
+    token as before, and so does its residual path. Orders are those of `erasure`: by attention as it is shown, and by the
+    derivative of the log-odds by a number added to the token's columns (gradient), or by a factor of them (attention x
+    gradient), summed over layers, heads and rows. layers: as for `map_permutation`.
 
     Source: Serrano & Smith 2019, sections 4 and 5, for the one attention of their models.
     """
@@ -182,9 +156,6 @@ class MapErasure(_Erasure):
 
     draws: Draws = 5
     layers: Layers = "shown"
-
-
-# --------------------------------------------------------------------------------------- the fewest
 
 
 @register
@@ -230,7 +201,7 @@ class MinimalFlipSet(Measure):
         return self.in_columns(subject, rows)
 
 
-def _smallest(texts: Sequence[Readout]) -> np.ndarray:
+def _smallest(texts: Sequence) -> np.ndarray:
     """The sets (B,T) bool of texts with an affine read-out."""
     attention = padded([text.attention for text in texts]).numpy()[:, None]
     alone = padded([text.values + text.bias for text in texts]).numpy().swapaxes(1, 2)
@@ -247,15 +218,12 @@ def _smallest(texts: Sequence[Readout]) -> np.ndarray:
     return chosen
 
 
-# --------------------------------------------------------------------------------------- cross-attention
-
-
 @register
 class KnockOut(Measure):
     """Knock-out: what a target word loses without the source word that attention points to, and without another one.
 
     The best word has the largest weight in the rows that predict the target word, mean over heads and layers. Its weight is
-    set to 0 for one target word at a time, in all layers, and the rest divided by its sum. Beside it stands another source
+    set to 0 for one target word at a time, in all layers, and the rest divided by its sum. So is that of another source
     word, drawn at random, since any word may be missed.
 
     Source: Serrano & Smith 2019, section 4, for single weights of a classifier.

@@ -3,8 +3,8 @@
 The measures under test are those of `scores`, {measure: one array (T,) an instance}; without it attention alone. Equal
 scores are in a random order, the same for all measures of a text. A measure with a NaN score is undefined for that text.
 
-Shapes: B instances, L input positions, T items of attention (tokens, or sentences), V parts of
-a text, M measures, S shares or sizes, K draws, C classes, E embedding.
+Shapes: B instances, L input positions, T items of attention (tokens, or sentences), V parts of a text, M measures, S shares
+or sizes, K draws, C classes, E embedding.
 """
 
 import math
@@ -99,8 +99,6 @@ class RationaleErasure(ExplanationTest):
     evidence for the class. `absent` takes tokens away (`subjects.text_parts`), and the rest is read anew. With p the
     probability of the class predicted for the whole text, p(whole) - p(kept) is sufficiency (small is good) and p(whole) -
     p(removed) comprehensiveness (large is good); in the order of the shares they are the insertion and the deletion curve.
-    The model was not trained on shortened texts: see `training.random_erasure`. Undefined (NaN): a text without tokens; a
-    measure with a NaN score.
 
     Source: DeYoung et al. 2020, section 4.2 (sufficiency, comprehensiveness); Petsiuk et al. 2018 (insertion, deletion).
     """
@@ -147,8 +145,7 @@ class Comprehensiveness(ExplanationTest):
     ceil(s T) tokens, at least one, that come first; log-odds are those of the class predicted for the whole text. The
     importance measure is the size of integrated gradients, or leave-one-out where these are not measured. The random loss is
     the mean over `draws` random orders. Where the data mark the tokens that decide (`rationale`), all of them are deleted
-    too, and as many at random. The verdict reads it. Undefined (NaN): a text without tokens; an order with a NaN score; the
-    evidence of a text where no token, or every one, is marked.
+    too, and as many at random. The verdict reads it.
 
     Source: DeYoung et al. 2020, section 4.2 (comprehensiveness), with log-odds in place of probabilities, which saturate.
     """
@@ -207,7 +204,7 @@ class Selection(ExplanationTest):
     (`rationale_samplers.budget_tokens`). A model that selects ("selection") reads these tokens and no others; each measure
     is then also cut to the size of its own selection. Other models read a text without the other tokens, which `absent`
     takes away. A model that selects predicts the same from its selection by construction, so look at the prediction from the
-    complement: it shows whether what was left out would have done as well. Undefined (NaN): a measure with a NaN score.
+    complement: it shows whether what was left out would have done as well.
 
     Source: Lei et al. 2016 and Bastings et al. 2019 (selections); DeYoung et al. 2020, section 4.2 (cut to one size).
 
@@ -260,10 +257,9 @@ class Selection(ExplanationTest):
 class SignViolations(ExplanationTest):
     """Signs of scores against effects: the sign of a measure's first token beside what taking it away does.
 
-    The prediction without the token that each measure gives the score of largest size, and that score's sign. A sign is
-    violated where a token has a score for the class, and the class is more probable without it, or the other way round.
-    Measures without a sign, such as attention, give every token a score for the class. Of equal sizes one is drawn, the same
-    for all measures. Undefined: a text without tokens; a measure with a NaN score.
+    The first token has the score of largest size; of equal ones one is drawn, the same for all measures. Its sign is
+    violated where the score is for the class, and the class is more probable without it, or the other way round. Measures
+    without a sign, such as attention, give every token a score for the class.
 
     Source: Liu et al. 2022 (the faithfulness violation test).
     """
@@ -271,9 +267,7 @@ class SignViolations(ExplanationTest):
     name, cost, needs = "sign_violations", "reading", frozenset({"classes", "token deletion"})
     columns = {
         "sign_violations_measures": Column(("M",), "string", doc="names of the measures whose first tokens are taken away"),
-        "sign_violations_signs": Column(
-            doc="sign of the score of largest size: 1 for the class, -1 against it, 0 where all scores are 0", **SIGNED
-        ),
+        "sign_violations_signs": Column(doc="sign of that score: 1 for the class, -1 against it, 0 if all are 0", **SIGNED),
         "sign_violations_effects": Column(doc="fall of the predicted class's probability without this token", **SIGNED),
     }
 
@@ -302,8 +296,7 @@ class SoftErasure(ScoreTest):
     Scores are brought to 0..1 by their least and largest in the text, q = (x - min) / (max - min). Of token t each element
     of the embedding stays with probability q_t (kept) or 1 - q_t (removed) and is 0 otherwise; markers, a second text and
     the length stay. All measures share the random numbers of a draw. `metrics.attention_faithfulness.erasure_curves`
-    normalises the numbers, with the text of zero embeddings as the empty one. Undefined (NaN): constant scores, as of one
-    token; a NaN score; a text without tokens.
+    normalises the numbers, with the text of zero embeddings as the empty one.
 
     Source: Zhao & Aletras 2023, section 3; of its ways to bring scores to 0..1, the one in the paper.
     """
@@ -322,40 +315,37 @@ class SoftErasure(ScoreTest):
     @torch.no_grad()
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
         names, texts, random = self.scored(subject, batch, scores, seed)
-        rows, items = [], text_parts.item_places(subject, batch).cpu().numpy()
+        rows = []
         for row, (values, own) in enumerate(zip(texts, whole(subject, batch), strict=True)):
             low, high = values.min(1, keepdims=True, initial=np.inf), values.max(1, keepdims=True, initial=-np.inf)
             shares = np.divide(values - low, high - low, out=np.full(values.shape, np.nan), where=high > low)
             probs, predicted = np.full((2, len(names), self.draws), np.nan), int(own.argmax())
             defined = ~np.isnan(shares).any(1) & (shares.shape[1] > 0)
-            probs[:, defined], empty = self._read_thinned(
-                subject, batch.alone(row), items[row], shares[defined], random[row], predicted
-            )
+            thinned = self._read_thinned(subject, batch.alone(row), shares[defined], random[row], predicted)
+            probs[:, defined], empty = thinned
             rows.append((names, *probs, own[predicted], empty))
         return self.in_columns(subject, rows)
 
-    def _read_thinned(self, subject, text, items, shares, random, predicted):
+    def _read_thinned(self, subject, text, shares, random, predicted):
         """Probabilities (2,M,K) kept and removed, and of zero embeddings (), of one text with shares (M,T)."""
-        length = text["input_ids"].shape[1]
-        embedded, inside = subject.embed(text)[0], items[:length] >= 0
-        positions = torch.from_numpy(np.flatnonzero(inside)).to(embedded.device)
-        numbers = random.random((self.draws, len(positions), embedded.shape[1]), np.float32)
+        embedded, items = subject.embed(text)[0], text_parts.item_places(subject, text)[0]
+        inside = items >= 0
+        numbers = random.random((self.draws, int(inside.sum()), embedded.shape[1]), np.float32)
         drawn = torch.from_numpy(numbers).to(embedded.device)
-        likely = torch.from_numpy(shares[:, items[:length][inside]]).to(drawn)
+        likely = torch.from_numpy(shares).to(drawn)[:, items[inside]]
 
         def read(stays: torch.Tensor) -> np.ndarray:  # (V,P,E) bool: the elements of the tokens' P positions that stay
             thinned = embedded.expand(len(stays), -1, -1).clone()
-            thinned[:, positions] *= stays.to(thinned.dtype)
+            thinned[:, inside] *= stays.to(thinned.dtype)
             copies = text.take(torch.zeros(len(stays), dtype=torch.int64, device=embedded.device))
             return subject.predict(copies, thinned).double().softmax(-1)[:, predicted].cpu().numpy()
 
-        count, step = len(shares) * self.draws, max(1, text_parts.TOKENS_AT_ONCE // max(1, length))
-        probs = np.empty((2, count))
-        for part in torch.arange(count, device=drawn.device).split(step) if count else ():
-            stays = drawn[part % self.draws] < likely[part // self.draws].unsqueeze(-1)
-            probs[:, part.cpu().numpy()] = read(stays), read(~stays)
+        pairs, probs = torch.arange(len(shares) * self.draws, device=drawn.device), [np.empty((2, 0))]
+        for some in pairs.split(max(1, text_parts.TOKENS_AT_ONCE // len(items))) if len(pairs) else ():
+            stays = drawn[some % self.draws] < likely[some // self.draws].unsqueeze(-1)
+            probs.append(np.stack([read(stays), read(~stays)]))
         (empty,) = read(torch.zeros_like(drawn[:1]))
-        return probs.reshape(2, len(shares), self.draws), empty
+        return np.concatenate(probs, 1).reshape(2, len(shares), self.draws), empty
 
 
 NO_SIZE = "where the size is"
@@ -368,9 +358,8 @@ class FrozenFlipSet(ExplanationTest):
 
     In that network, where attention, divisors and slopes stay as they are (the measure `decompx`), a difference of two
     logits is a sum of parts, one for each token, and of a part of markers and biases, which stays. So the smallest set is a
-    sort for each rival class, as in `minimal_flip_set`. Logits that differ by less than 10^-5 of the largest part are a tie,
-    which the lower class wins. The model itself does not stay frozen: it reads the text without these tokens, and without as
-    many at random, `draws` times. absent: see `subjects.text_parts`. inputs: see `decompx`.
+    sort for each rival class, as in `minimal_flip_set`; a tie goes to the lower class. The model itself does not stay
+    frozen: it reads the text without these tokens, and without as many at random, `draws` times. inputs: see `decompx`.
 
     Source: the decomposition, Modarressi et al. 2023; the question, Serrano & Smith 2019, section 5.
     """

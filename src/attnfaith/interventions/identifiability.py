@@ -11,12 +11,12 @@ from typing import Literal
 import numpy as np
 import torch
 
-from attnfaith.interventions.polytope import Alternatives, Part, Polytope, alternatives, equations, of_parts
-from attnfaith.interventions.targets import AFFINE, MASKED, under
+from attnfaith.interventions.polytope import Alternatives, Part, Polytope, equations, of_parts
+from attnfaith.interventions.targets import AFFINE, under, visible
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects import Batch, Edit, require
-from attnfaith.subjects.attention import ALL, Map
+from attnfaith.subjects.attention import ALL
 from attnfaith.subjects.pairs import of_sources, of_targets
 
 
@@ -25,19 +25,6 @@ TOP = 3  # tokens whose least mass is asked about
 NODES = 100  # of branch and bound, for a proof that the furthest is the furthest
 UNIT, ROWS = (0.0, 1.0), ("L", "A", "R", "G", "T")
 NUMBER = {"dtype": "float64", "undefined": FEW}
-
-
-class Replaced(Edit):
-    """Weights {number of a map: (H,Q,L)} in place of a model's own."""
-
-    def __init__(self, replacement: dict[int, torch.Tensor]):
-        self.replacement = replacement
-
-    def weights(self, number, weights, rows=ALL):
-        return self.replacement[number].to(weights).expand_as(weights) if number in self.replacement else weights
-
-
-# --------------------------------------------------------------------------------------- texts
 
 
 @register
@@ -49,9 +36,8 @@ class Identifiability(Measure):
     only one.
 
     A pooled model has one sum, the context. A model with attention maps has one for every layer, head and row: the attention
-    that is shown is the mean of some of them, and its limits are the means of theirs. Markers keep their weights. The
-    measured change is that of the logits when these rows are replaced by the furthest. Limits come from rank or linear
-    programmes, each with a proof to 1e-7; values are known to the model's rounding.
+    that is shown is the mean of some of them, and its limits are the means of theirs. Markers keep their weights. Limits
+    come from rank or linear programmes, each with a proof to 1e-7; values are known to the model's rounding.
 
     of: what has to stay: "context", or "logits" where they are affine in attention. identifiability_top_... is about the
     tokens with the three largest weights.
@@ -104,9 +90,10 @@ class Identifiability(Measure):
         values, weights = hidden[row, mask[row]].double(), subject.attention(batch)[row, mask[row]].double().cpu().numpy()
         if self.of == "logits":
             values = values @ subject.decoder_weights(query)[0].double().t()
-        options = {"top": TOP, "nodes": NODES, "rounding": float(torch.finfo(hidden.dtype).eps)}
-        other = alternatives(values.cpu().numpy(), weights, **options)
-        both = torch.from_numpy(np.stack([weights / weights.sum(), other.attention]))
+        polytope = Polytope(weights / weights.sum(), equations(values.cpu().numpy(), float(torch.finfo(hidden.dtype).eps)))
+        part = Part(polytope, np.arange(len(weights)), 1.0)
+        other = of_parts([part], np.zeros(len(weights)), top=TOP, nodes=NODES)
+        both = torch.from_numpy(np.stack([polytope.own, other.attention]))
         logits = under(subject, batch, [row])(both[None])[0].double()
         return weights, other, float((logits[1] - logits[0]).abs().amax())
 
@@ -119,7 +106,8 @@ class Identifiability(Measure):
         weights = {layer.number: layer.weights[0].double().cpu().numpy() for layer in read.maps}
         rows, parts = [], []
         for layer in read.maps:
-            values, allowed = layer.values[0].double().cpu().numpy(), _allowed(layer)
+            values = layer.values[0].double().cpu().numpy()
+            allowed = visible(layer.weights, layer.scores)[0].cpu().numpy()  # (H,L,L)
             for head in range(len(values)) if reduction.head is None else [reduction.head]:
                 for row in matter[:, 0].tolist():
                     free = inside & allowed[head, row]
@@ -136,21 +124,12 @@ class Identifiability(Measure):
         for (number, head, row, free, mass), part, reached in zip(rows, parts, other.of_parts, strict=True):
             held[part.places] += part.share * part.polytope.own
             weights[number][head, row, free] = mass * reached
-        edit = Replaced({number: torch.from_numpy(replacement) for number, replacement in weights.items()})
-        logits = subject.read(text, edit, keep=()).logits.double()
+
+        def replaced(number, own, rows=ALL):
+            return torch.from_numpy(weights[number]).to(own).expand_as(own) if number in weights else own
+
+        logits = subject.read(text, Edit(weights=replaced), keep=()).logits.double()
         return held, other, float((logits - read.logits.double()).abs().max())
-
-
-def _allowed(layer: Map) -> np.ndarray:
-    """(H,L,L) bool: where a row may look at, whether or not it does."""
-    weights = layer.weights[0]
-    allowed = weights > 0
-    if layer.scores.numel() == weights.numel():
-        allowed = allowed | (layer.scores.reshape(weights.shape) > MASKED)
-    return allowed.cpu().numpy()
-
-
-# --------------------------------------------------------------------------------------- pairs
 
 
 @register

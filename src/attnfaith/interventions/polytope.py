@@ -1,8 +1,8 @@
 """The attentions that leave a weighted sum of values as it is: P = {x >= 0, sum x = 1, V'x = V'a}, exactly.
 
-Whatever reads attention a through the sum V'a alone cannot tell a from any x in P. P is one point where the rows of [V, 1]
-are independent, which they cannot be above d + 1 tokens; a segment where one direction is left; else its limits are linear
-programmes, each with a bound that proves it. The limits of a mean of independent attentions are the means of their limits.
+P is one point where the rows of [V, 1] are independent, which they cannot be above d + 1 tokens; a segment where one
+direction is left; else its limits are linear programmes, each with a bound that proves it. The limits of a mean of
+independent attentions are the means of their limits.
 
 Source: Brunner et al. 2020, section 3, for the question (attention is not unique where there are more tokens than numbers).
 
@@ -27,96 +27,20 @@ NOTHING = 1e-9  # a weight up to here is not counted
 EXACT = 1e-7  # limits are as far from the bounds that prove them at most; one for a furthest attention, 1e-6
 STARTS = 4  # of the search for the furthest
 PROVABLE = 500  # tokens x equations: beyond them branch and bound has not ended within minutes
-
-
-# --------------------------------------------------------------------------------------- linear programmes
-
-
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4  # with the primal one a vertex stays one when the costs change
-TOLERANCE = 1e-10  # of feasibility and of reduced costs: the least that HiGHS takes
 SETTINGS = {
+    "solver": "choose",
     "presolve": "off",
     "simplex_strategy": PRIMAL_SIMPLEX,
     "threads": 1,
-    "primal_feasibility_tolerance": TOLERANCE,
-    "dual_feasibility_tolerance": TOLERANCE,
+    "primal_feasibility_tolerance": 1e-10,  # the least that HiGHS takes
+    "dual_feasibility_tolerance": 1e-10,
 }
 LOOSER = {"primal_feasibility_tolerance": 1e-7, "dual_feasibility_tolerance": 1e-7}  # what HiGHS takes by itself
-OTHERWISE = ({}, {"simplex_strategy": DUAL_SIMPLEX}, {"presolve": "on"}, LOOSER, {"solver": "ipm", **LOOSER})
-"""How a programme that the solver gave up is tried anew: the bound holds however a vertex was found."""
-
-
-class Programmes:
-    """min c.x over {x >= 0, rows x = rows a}, around an attention a (T,): each programme starts where the last one ended.
-
-    rows (r,T): orthonormal, and 1 is a combination of them, so that x sums to 1. Where there are more equations than free
-    directions, x = a + N z, N (T,T-r) an orthonormal basis of these, is the smaller programme.
-    """
-
-    def __init__(self, attention: np.ndarray, rows: np.ndarray):
-        length, equations = len(attention), len(rows)
-        self.attention, self.rows, self.basis = attention, rows, None
-        if length - equations < equations:
-            self.basis = np.linalg.qr(rows.T, mode="complete")[0][:, equations:]
-            free = np.full(self.basis.shape[1], highspy.kHighsInf)
-            matrix, of_rows, of_columns = self.basis, (-attention, np.full(length, highspy.kHighsInf)), (-free, free)
-        else:
-            matrix, of_rows = rows, (rows @ attention,) * 2
-            of_columns = np.zeros(length), np.full(length, highspy.kHighsInf)
-        lines, columns = matrix.shape
-        self.places, programme = np.arange(columns, dtype=np.int32), highspy.HighsLp()
-        programme.num_row_, programme.num_col_, programme.col_cost_ = lines, columns, np.zeros(columns)
-        (programme.row_lower_, programme.row_upper_), (programme.col_lower_, programme.col_upper_) = of_rows, of_columns
-        entries = programme.a_matrix_
-        entries.format_, entries.start_ = highspy.MatrixFormat.kColwise, np.arange(columns + 1, dtype=np.int32) * lines
-        entries.index_, entries.value_ = np.tile(np.arange(lines), columns), matrix.T.ravel()
-        self.solver = highspy.Highs()
-        self.solver.silent()
-        self._set(SETTINGS)
-        self.solver.passModel(programme)
-
-    def _set(self, settings: dict) -> None:
-        for name, value in settings.items():
-            self.solver.setOptionValue(name, value)
-
-    def minimise(self, costs: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return a vertex x (T,) of least c.x for costs c (T,), and a bound that no attention of the set goes below.
-
-        The bound holds whatever the solver did: with g = c minus any combination y of the rows, c.x is y.(rows a) + g.x,
-        which is at least y.(rows a) + min g, since x sums to 1. It equals c.x at an optimum.
-
-        Raises AttnfaithError where the solver ends without one.
-        """
-        self.solver.changeColsCost(len(self.places), self.places, costs if self.basis is None else costs @ self.basis)
-        self.solver.run()
-        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            self._try_otherwise()
-        solution = self.solver.getSolution()
-        values, prices = np.array(solution.col_value), np.array(solution.row_dual)
-        if self.basis is None:
-            rest = costs - prices @ self.rows
-        else:
-            values = self.attention + self.basis @ values
-            rest = prices + self.basis @ (self.basis.T @ (costs - prices))
-        return np.maximum(values, 0), float((costs - rest) @ self.attention + rest.min())
-
-    def _try_otherwise(self) -> None:
-        """Solve the same programme from the beginning, in another way each time."""
-        for settings in OTHERWISE:
-            self.solver.clearSolver()
-            self._set(settings)
-            self.solver.run()
-            status = self.solver.getModelStatus()
-            self._set({name: SETTINGS.get(name, "choose") for name in settings})
-            if status == highspy.HighsModelStatus.kOptimal:
-                return
-        raise AttnfaithError(
-            f"a linear programme over the attentions of {len(self.attention)} tokens has no solution "
-            f"({self.solver.modelStatusToString(status)}): are states and attention finite?"
-        )
-
-
-# --------------------------------------------------------------------------------------- the polytope
+WAYS = ({}, {}, {"simplex_strategy": DUAL_SIMPLEX}, {"presolve": "on"}, LOOSER, {"solver": "ipm", **LOOSER})
+"""Settings by which a programme is tried: from where the last one ended, then, where HiGHS gives up, from the beginning. The
+bound holds however a vertex was found.
+"""
 
 
 def equations(values: np.ndarray, rounding: float = DOUBLE) -> np.ndarray:
@@ -132,19 +56,24 @@ def equations(values: np.ndarray, rounding: float = DOUBLE) -> np.ndarray:
 
 
 class Polytope:
-    """The attentions around one, own (T,) float64 summing to 1, that leave sums as they are.
+    """The attentions x around one, own (T,) float64 summing to 1, that leave sums as they are: x >= 0, rows x = rows own.
 
-    rows (r,T): as `Programmes` has them. In closed form where rows leave nothing free, or one direction.
+    rows (r,T): orthonormal, and 1 is a combination of them, so that x sums to 1. In closed form where rows leave nothing
+    free, or one direction; else each linear programme starts where the last one ended.
     """
 
     def __init__(self, own: np.ndarray, rows: np.ndarray):
         self.own, self.rows, self.seen = own, rows, [own]
         freedom = len(own) - len(rows)
         self.closed_form = freedom < 2
-        if not self.closed_form:
-            self.programmes = Programmes(own, rows)
-        elif freedom == 1:
+        if freedom == 1:
             self.seen += self._ends()
+        elif freedom > 1:
+            self.solver, self.places = highspy.Highs(), np.arange(len(own), dtype=np.int32)
+            self.solver.silent()
+            self.solver.addVars(len(own), np.zeros(len(own)), np.full(len(own), highspy.kHighsInf))
+            for row, total in zip(rows, rows @ own, strict=True):
+                self.solver.addRow(total, total, len(own), self.places, row)
 
     def _ends(self) -> list[np.ndarray]:
         """The two ends of a segment."""
@@ -159,13 +88,36 @@ class Polytope:
         return ends
 
     def minimise(self, costs: np.ndarray) -> tuple[np.ndarray, float]:
-        """Minimise as `Programmes.minimise` does."""
+        """Return a vertex x (T,) of least c.x for costs c (T,), and a bound that no attention of the set goes below.
+
+        The bound holds whatever the solver did: with g = c minus any combination y of the rows, c.x is y.(rows own) + g.x,
+        which is at least y.(rows own) + min g, since x sums to 1. It equals c.x at an optimum.
+
+        Raises AttnfaithError where the solver ends without one.
+        """
         if self.closed_form:
             best = min(self.seen, key=lambda seen: costs @ seen)
             return best, float(costs @ best)
-        vertex, bound = self.programmes.minimise(costs)
-        self.seen.append(vertex)
-        return vertex, bound
+        self.solver.changeColsCost(len(self.places), self.places, costs)
+        self._solve()
+        solution = self.solver.getSolution()
+        rest = costs - np.array(solution.row_dual) @ self.rows
+        self.seen.append(np.maximum(solution.col_value, 0))
+        return self.seen[-1], float((costs - rest) @ self.own + rest.min())
+
+    def _solve(self) -> None:
+        for settings in WAYS:
+            for name, value in (SETTINGS | settings).items():
+                self.solver.setOptionValue(name, value)
+            self.solver.run()
+            status = self.solver.getModelStatus()
+            if status == highspy.HighsModelStatus.kOptimal:
+                return
+            self.solver.clearSolver()
+        raise AttnfaithError(
+            f"a linear programme over the attentions of {len(self.own)} tokens has no solution "
+            f"({self.solver.modelStatusToString(status)}): are states and attention finite?"
+        )
 
     def limits(self) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
         """Return the least and the greatest weight (T,) of each token, the largest difference between one of them and the
@@ -225,22 +177,6 @@ class Alternatives:
         return "exact" if self.gap <= EXACT and self.bound - self.tvd <= 10 * EXACT else "bounded"
 
 
-def alternatives(values: np.ndarray, attention: np.ndarray, *, top=1, nodes=0, rounding=DOUBLE) -> Alternatives:
-    """Return the limits of every weight that a sum of values leaves open, and the attention furthest from the given one.
-
-    values V (T,d), attention a (T,), T >= 1: non-negative, summing to 1. top: of how many tokens, the heaviest, top_mass is
-    the least. nodes: how many nodes branch and bound may visit to prove the furthest, 0 for none; beyond 500 tokens x
-    equations none is tried. rounding: the relative precision of the values; directions of no more count as none.
-
-    >>> limits = alternatives([[0.0], [1.0], [2.0]], [0.25, 0.5, 0.25])
-    >>> limits.low.round(9).tolist(), limits.high.round(9).tolist(), round(limits.tvd, 9)
-    ([0.0, 0.0, 0.0], [0.5, 1.0, 0.5], 0.5)
-    """
-    values, own = np.asarray(values, np.float64), np.asarray(attention, np.float64)
-    part = Polytope(own / own.sum(), equations(values, rounding))
-    return of_parts([Part(part, np.arange(len(own)), 1.0)], np.zeros(len(own)), top=top, nodes=nodes)
-
-
 class Part(NamedTuple):
     """One of the attentions that a mean is of: where its weights stand, places (n,) int, and its share of the mean."""
 
@@ -250,7 +186,10 @@ class Part(NamedTuple):
 
 
 def of_parts(parts: Sequence[Part], held: np.ndarray, *, top: int = 1, nodes: int = 0) -> Alternatives:
-    """Return the same of an attention that is held (T,), which stays, plus the sum of parts by their shares.
+    """Return what an attention could be that is held (T,), which stays, plus the sum of parts by their shares.
+
+    top: of how many tokens, the heaviest, top_mass is the least. nodes: how many nodes branch and bound may visit to prove
+    the furthest of one part, 0 for none; beyond 500 tokens x equations none is tried.
 
     The furthest has the largest |x - a| / 2, convex in x: it is at a vertex. From the furthest met, each part goes to the
     largest sum of sign(x - a) x, again and again. No attention is further than the sum of what tokens can gain, or lose; of

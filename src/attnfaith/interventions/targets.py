@@ -1,9 +1,8 @@
 """The three kinds of attention that interventions change, and what a model predicts under other weights.
 
 Pooled attention is one vector for each text; maps are layers x heads x rows; cross-attention is target x source. A target
-knows where the tokens of its texts are, and gives the outcomes of copies of the texts under a `TokenEdit`. Markers are no
-tokens: they keep their weight. Where logits are affine in pooled attention a they are sum_t a_t v_t + b, v_t = W h_t;
-elsewhere `under` asks the subject about each attention.
+gives the outcomes of copies of its texts under a `TokenEdit`. Markers are no tokens: they keep their weight. Where logits
+are affine in pooled attention a they are sum_t a_t v_t + b, v_t = W h_t; elsewhere `under` asks the subject.
 
 Shapes: B instances, N copies of instances, L input positions (S of a source), T tokens, Q queries, H heads, C classes, G
 target words, K attentions of one instance.
@@ -61,17 +60,17 @@ class TokenEdit(Edit):
     def weights(self, number, weights, rows=ALL):
         if number not in self.layers:
             return weights
-        other = self.other(weights, self._visible(weights) & self.inside[:, None, None])
+        tokens = self.inside[:, None, None].expand(-1, 1, weights.shape[2], -1)
+        if self._scores is not None:  # without, as in cross-attention of a pair without padding, no mask hides any
+            tokens = tokens & visible(weights, self._scores).any(1, keepdim=True)
+        other = self.other(weights, tokens)
         return other if self.rows is None else torch.where(self.rows[:, None, rows, None], other, weights)
 
-    def _visible(self, weights: torch.Tensor) -> torch.Tensor:
-        """Positions that no mask hides; without scores, as in cross-attention of a pair without padding, all."""
-        if self._scores is None:
-            return torch.ones_like(weights[:, :1], dtype=torch.bool)
-        visible = weights > 0
-        if self._scores.numel() == weights.numel():
-            visible = visible | (self._scores.reshape(weights.shape) > MASKED)
-        return visible.any(1, keepdim=True)
+
+def visible(weights: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """Return where a row may look at, whether or not it does: bool of the shape of weights (N,H,Q,S)."""
+    seen = weights > 0
+    return seen | (scores.reshape(weights.shape) > MASKED) if scores.numel() == weights.numel() else seen
 
 
 class Target:
@@ -97,7 +96,7 @@ class Target:
         return [np.flatnonzero(inside) for inside in self.inside.cpu().numpy()]
 
     def edit(self, kind: type[TokenEdit], owner: torch.Tensor, rows=None, **tensors: torch.Tensor) -> TokenEdit:
-        """Return an edit of the copies `owner` (N,). rows (N,Q): those that change, by default all, or `changed`."""
+        """Return an edit of the copies `owner` (N,). rows (N,Q): those that change, by default `changed`."""
         rows = rows if self.changed is None else self.changed[owner]
         return kind(self.numbers, self.inside.index_select(0, owner), rows, self.queries, **tensors)
 
@@ -222,10 +221,7 @@ def of_values(texts: Sequence[Readout], dtype: torch.dtype = torch.float64) -> R
 
 
 def under(subject: Subject, batch: Batch, rows: Sequence[int] | None = None) -> Read:
-    """Return the logits of the instances `rows`, by default all, as the subject reads them ("intervention").
-
-    T is the number of tokens of the longest of them, at least 1.
-    """
+    """Return the logits of the instances `rows`, by default all, as the subject reads them ("intervention")."""
     rows = torch.as_tensor(np.arange(len(batch["input_ids"])) if rows is None else np.array(rows), device=subject.device)
     if "states" in subject.capabilities:
         hidden, mask, query = subject.encoded(batch)
