@@ -32,7 +32,7 @@ LAYERS = (
     ("loading",),
     ("hub",),
     ("runs", "api"),
-    ("reproduction", "roar", "space", "study"),
+    ("reproduction", "space", "study"),
     ("cli",),
     ("__main__",),
 )

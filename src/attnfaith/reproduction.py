@@ -150,19 +150,20 @@ def compare_column(name: str, recorded: pa.Array, now: pa.Array, tolerance: floa
     """Compare one column of matched rows. tolerance: a share of the spread, and of the texts whose values may be of another
     shape or defined elsewhere; that of the result is in the unit of the numbers.
     """
-    kind = recorded.type
-    while pa.types.is_list(kind):
-        kind = kind.value_type
-    rows = list(zip(recorded.to_pylist(), now.to_pylist(), strict=True))
-    if not pa.types.is_floating(kind):
-        share = float(np.mean([old != new for old, new in rows])) if rows else 0.0
+    (old, rows), (new, other_rows) = _innermost(recorded), _innermost(now)
+    if not pa.types.is_floating(old.type):
+        other = [before != after for before, after in zip(recorded.to_pylist(), now.to_pylist(), strict=True)]
+        share = sum(other) / max(1, len(other))
         return Compared(name, "", "", share, tolerance, _agreement(share, tolerance))
-    pairs = [(_innermost(old), _innermost(new)) for old, new in rows]
-    gaps = np.array([_gap(*pair) for pair in pairs])
-    apart, shared = np.isinf(gaps), gaps[np.isfinite(gaps)]
-    sides = [np.concatenate([np.zeros(0), *(pair[place] for pair in pairs)]) for place in (0, 1)]
-    values, others = (side[np.isfinite(side)] for side in sides)
-    difference = float(shared.mean()) if len(shared) else 0.0
+    old, new = (side.cast(pa.float64()).to_numpy(zero_copy_only=False) for side in (old, new))  # None as NaN
+    apart = np.bincount(rows, minlength=len(recorded)) != np.bincount(other_rows, minlength=len(recorded))
+    alike, other_alike, place = old[~apart[rows]], new[~apart[other_rows]], rows[~apart[rows]]
+    with np.errstate(invalid="ignore"):  # of two infinite values
+        gaps = np.where(alike == other_alike, 0.0, np.abs(alike - other_alike))
+    apart[place[(np.isnan(alike) != np.isnan(other_alike)) | np.isinf(gaps)]] = True
+    shared = pd.Series(gaps).groupby(place).mean()[lambda means: ~apart[means.index]]  # NaN where nothing is defined
+    values, others = (side[np.isfinite(side)] for side in (old, new))
+    difference = float(shared.mean()) if shared.notna().any() else 0.0
     allowed = max(ROUNDING, tolerance * mean(np.abs(values - mean(values)))) if tolerance else 0.0
     agreement = _agreement(difference, allowed)
     if apart.any():
@@ -170,20 +171,12 @@ def compare_column(name: str, recorded: pa.Array, now: pa.Array, tolerance: floa
     return Compared(name, mean(values), mean(others), difference, allowed, agreement)
 
 
-def _innermost(row) -> np.ndarray:
-    """The innermost numbers of nested lists, float64; None as NaN."""
-    while isinstance(row, list) and any(isinstance(item, list) for item in row):
-        row = [inner for item in row for inner in (item if isinstance(item, list) else [item])]
-    return np.ravel(np.array(row, np.float64))
-
-
-def _gap(old: np.ndarray, new: np.ndarray) -> float:
-    """The mean difference of two rows; infinite where they have other shapes or undefined values, NaN where all are."""
-    if old.shape != new.shape or (np.isnan(old) != np.isnan(new)).any():
-        return np.inf
-    with np.errstate(invalid="ignore"):  # of two infinite values
-        gaps = np.where(old == new, 0.0, np.abs(old - new))
-    return mean(gaps[~np.isnan(old)])
+def _innermost(column: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """The innermost values of a column of nested lists, and the row of each."""
+    rows = np.arange(len(column))
+    while pa.types.is_list(column.type):
+        rows, column = rows[pc.list_parent_indices(column).to_numpy()], pc.list_flatten(column)
+    return column, rows
 
 
 def describe(compared: pd.DataFrame) -> str:

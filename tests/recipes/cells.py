@@ -261,6 +261,13 @@ def family_cell(place, seed, count=40) -> Cell:
     return texts_cell(rows, seed=seed, **FAMILY[place])
 
 
+def retrained_cell(by=None, share=0.0, right=3) -> Cell:
+    """Four texts, the first `right` of them correct, of a model that was trained without words."""
+    rows = [{"probs": [0.1, 0.9] if number < right else [0.9, 0.1], "attention": [1.0]} for number in range(4)]
+    identity, removal = typed(training_texts=f"{by}"), by and {"by": by, "share": share, "base": None}
+    return cell_of(identity, rows, settings=[{"identity": asdict(identity), "recipe": {"data": {"removal": removal}}}])
+
+
 LEVELS = ("softmax", "sparsemax", "sparsegen(-3)", "sparsegen(0.5)")
 SCORES = {"bleu": 31.5, "chrf": None, "word_accuracy": 0.5, "pairs": 100, "exact": 0.25, "split": "test"}
 PRONOUN = {"dataset": "pronoun", "encoder": "bilstm"}
@@ -302,6 +309,7 @@ STUDIES = {
         *(copier_cell(), copier_cell(seed=2, weight=0.7, accuracy=0.7), copier_cell(projection="none")),
         *(copier_cell(penalty=1.0, weight=0.0), copier_cell("multi30k_links", bleu=20.0, weight=0.2)),
     ],
+    "roar": lambda: [retrained_cell(), retrained_cell("random", 0.1, 2), retrained_cell("gradient", 0.1, 1)],
     "rationales": lambda: [selection_cell(kind, seed) for kind in HIT for seed in SEEDS],
     "serrano_smith_2019": lambda: [flip_cell(seed) for seed in SEEDS],
     "wiegreffe_pinter_2019": lambda: [family_cell(place, seed) for seed in (10, 11) for place in range(len(FAMILY))],

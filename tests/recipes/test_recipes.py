@@ -15,7 +15,6 @@ from attnfaith import AttentionSeq2SeqConfig, recipes, runs
 from attnfaith.data.registry import DATASETS
 from attnfaith.models import AttentionClassifierConfig
 from attnfaith.recipes import RecipeError
-from attnfaith.recipes.schema import MODEL_KEYS
 from attnfaith.support.errors import AttnfaithError
 
 
@@ -141,8 +140,8 @@ def test_arguments_are_those_of_transformers_that_name_no_place_and_load_no_code
 
 def test_the_model_section_has_the_defaults_of_the_configuration():
     """All but those that the data and the encoder decide."""
-    section, config = recipes.Model(), AttentionClassifierConfig()
-    names = set(MODEL_KEYS["classifier"].split()) - {"selector", "encoder", "hidden_size", "kernel_sizes"}
+    section, config = recipes.parse(MINIMAL).model, AttentionClassifierConfig()
+    names = {*recipes.parse(MINIMAL).keys("model")} - {"selector", "pretrained", "encoder", "hidden_size", "kernel_sizes"}
     assert {name: getattr(section, name) for name in names} == {name: getattr(config, name) for name in names}
 
 

@@ -77,12 +77,12 @@ def test_a_study_plans_and_its_models_build(path):
     assert analyse(vars(study)) == Analysis(), "without cells an analysis checks the study and makes nothing"
     if study.published:
         assert Path(study.published).resolve().parent == path.parent, "a paper's numbers stand in its folder"
-    apart, kinds = ("--seed=", "--name=", "--output_dir=", "--objective.base="), {}
+    apart, kinds = ("--seed=", "--name=", "--output_dir=", "--objective.base=", "--data.removal."), {}
     for cell in cells:
         kinds.setdefault((cell.recipe, *(words for words in cell.overrides if not words.startswith(apart))), cell)
     for cell in kinds.values():
         check_model(cell.whole_recipe)
-        base = cell.whole_recipe.objective.base
+        base = cell.whole_recipe.base
         assert base is None or Path(base).name in cell.after, f"{cell.name} reads a run that it does not wait for"
 
 

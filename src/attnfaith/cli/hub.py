@@ -88,33 +88,3 @@ def reproduce(args):
         print(f"{reproduction.describe(compared)}\nall results: {folder / reproduction.TABLE}")
     if (compared["agreement"] == reproduction.NOT).any():
         raise SystemExit(1)
-
-
-MEASURES = ("attention", "gradient", "leave_one_out")
-
-
-@command(
-    argument("run", metavar="RUN", help="the folder of a finished run"),
-    argument("--output", type=Path, required=True, help="the folder of scores and results"),
-    argument("--measures", nargs="+", default=MEASURES, metavar="NAME", help=f"(default: {' '.join(MEASURES)})"),
-    argument("--shares", nargs="+", type=float, metavar="SHARE", help="of the words (default: .1 .3 .5 .7 .9)"),
-    argument("--seeds", nargs="+", type=int, metavar="SEED", help="of the fresh models (default: the run's)"),
-    examples=("roar runs/quickstart --output roar --measures attention gradient --shares 0.1 0.5 --seeds 10 11",),
-)
-def roar(args):
-    """Remove the words that a measure ranks first, and retrain.
-
-    The words go from all texts, and a model is trained anew on the rest: a measure that knows which words mattered costs
-    more accuracy than words taken at random.
-    """
-    from attnfaith.measurement import registry
-    from attnfaith.record.lookup import run_folder
-
-    folder = run_folder(args.run, "retraining")
-    registry.check_names([name for name in args.measures if name != "attention"])
-    from datasets import disable_progress_bars
-
-    from attnfaith.roar import SHARES, roar, summary
-
-    disable_progress_bars()
-    print(summary(roar(folder, args.output, args.measures, args.shares or SHARES, args.seeds)).to_string(index=False))

@@ -13,6 +13,9 @@ ADD = argument(
 )
 
 
+DEFAULT = "(default: %(default)s)"
+
+
 def _load(path: Path | None, overrides: Sequence, added: Sequence[str], **how):
     """The recipe with the measures of `--add`. Its data set, measures and their options are checked before torch is
     imported.
@@ -22,16 +25,12 @@ def _load(path: Path | None, overrides: Sequence, added: Sequence[str], **how):
 
     recipe = recipes.load(path, overrides, **how)
     if added:
-        producers = [*dict.fromkeys([*recipe.measure.producers, *_names(added)])]
+        producers = [*dict.fromkeys([*recipe.measure.producers, *added])]
         recipe = recipes.load(path, [*overrides, ("measure.producers", producers)], **how)
     recipes.check_data(recipe)
     measures = registry.check_names(recipe.measure.producers, recipe.reads)
     registry.check_options(measures, recipe.measure.options, recipe.reads)
     return recipe
-
-
-def _names(added: Sequence[str]) -> list[str]:
-    return [name for word in added for name in word.split(",")]
 
 
 @command(
@@ -172,7 +171,7 @@ def _measure_model(args) -> None:
     if not {"data.path", "data.hub_id"} & {*keys}:
         raise AttnfaithError("give texts that lie in a file or on the Hub: --data.path FILE or --data.hub_id OWNER/NAME")
     recipe = recipes.load(None, args.overrides)
-    data, section, added = recipe.data, recipe.measure, _names(args.add)
+    data, section = recipe.data, recipe.measure
     name = re.sub(r"[^\w.-]+", "-", Path(args.run).name if Path(args.run).is_dir() else args.run)
     folder = args.output or Path("runs") / f"{name}-{recipe.name}"
     path = folder / "record.parquet"
@@ -182,7 +181,7 @@ def _measure_model(args) -> None:
         raise AttnfaithError("--links name the links of all pairs in the file: leave out --limit, or cut both files")
     chosen = section.producers if "measure.producers" in keys else None
     reads = "pairs" if of_sequences(args.run) else "texts"
-    measures = registry.check_names([*(chosen or ()), *added], reads)
+    measures = registry.check_names([*(chosen or ()), *args.add], reads)
     registry.check_options([*measures, *(section.options if chosen is None else ())], section.options, reads)
     texts = read_texts(data, section.split, section.limit, section.seed)
     columns = {"text": data.text or "text", "text_pair": data.text_pair, "label": data.label}
@@ -196,7 +195,7 @@ def _measure_model(args) -> None:
             texts,
             args.labels,
             chosen,
-            add=added,
+            add=args.add,
             options=section.options or None,
             device=args.device,
             **columns,
@@ -253,3 +252,39 @@ def study(args):
     else:
         how = {name: getattr(args, name) for name in ("cores", "executor", "only", "mix_versions")}
         execute.carry_out(planned, run=not args.tables, options=args.rest, **how)
+
+
+@command(
+    argument("run", metavar="RUN", help="the folder of a finished run"),
+    argument("--output", type=Path, required=True, help="folder of the study: its runs and its tables"),
+    argument("--measures", nargs="+", default=["attention", "gradient", "leave_one_out"], metavar="NAME", help=DEFAULT),
+    argument("--shares", nargs="+", type=float, default=[0.1, 0.3, 0.5, 0.7, 0.9], metavar="SHARE", help=DEFAULT),
+    argument("--seeds", nargs="+", type=int, metavar="SEED", help="of the fresh models (default: the run's)"),
+    argument("--cores", type=int, help="models at a time (default: one per GPU, or per core)"),
+    examples=("roar runs/quickstart --output roar --measures attention gradient --shares 0.1 0.5 --seeds 10 11",),
+)
+def roar(args):
+    """Remove the words that a measure ranks first, and retrain: a study of one run.
+
+    The words go from all texts, and a model is trained anew on the rest: a measure that knows which words mattered costs
+    more accuracy than words taken at random. A signed measure ranks by its size, too. Stopped, the same command goes on.
+    """
+    from attnfaith.measurement import registry
+    from attnfaith.record.lookup import run_folder
+
+    folder = run_folder(args.run, "retraining")
+    scores = registry.check_names([name for name in args.measures if name != "attention"])
+    from attnfaith import recipes
+    from attnfaith.study import execute, plan
+
+    file, rest = str(folder / "recipe.yaml"), {"measure.producers": [], "measure.split": "test", "measure.limit": None}
+    seeds = {"seed": args.seeds or [recipes.load(file).seed]}
+    sizes = [f"absolute_{name}" for name in scores if registry.find(name).signed()]
+    removal = {"data.removal.by": ["random", *args.measures, *sizes], "data.removal.share": args.shares}
+    blocks = [{"name": "whole", "recipe": file, "set": rest, "grid": seeds}]
+    rest = {**rest, "data.removal.base": str(folder)}
+    blocks += [{"name": "without", "recipe": file, "set": rest, "grid": removal | seeds}]
+    planned = {"output_dir": str(args.output), "results": str(args.output), "blocks": blocks, "tables": ["performance"]}
+    planned["analysis"] = str(recipes.folder() / "roar" / "analysis.py")
+    execute.carry_out(recipes.make_section(plan.Study, planned, "roar"), cores=args.cores, options=args.rest)
+    print((args.output / "roar_summary.md").read_text(encoding="utf-8"))

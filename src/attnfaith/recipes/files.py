@@ -123,7 +123,9 @@ def _overridden(tree: Any, pairs: Sequence[tuple[str, Any]], source: str) -> Rec
         *path, last = key.split(".")
         part = tree
         for name in path:
-            part = part.setdefault(name, {})
+            if part.get(name) is None:  # as in a complete recipe
+                part[name] = {}
+            part = part[name]
             if not isinstance(part, dict):
                 raise RecipeError(f"--{cut(key)}: '{cut(name)}' is a value, not a section")
         part[last] = value

@@ -1,8 +1,8 @@
 """The keys of a recipe: each with its type, range, default and line of help, and which of them go together.
 
-pydantic checks types and ranges; the configuration of a model (`config`) checks its fields. A key means something for some
-kinds of model, data and objective; `Recipe._rules` is the one table of that. Anywhere else the key must be left out, so that
-no recipe names what is not done.
+pydantic checks types and ranges; the configuration of a model checks its fields. A key means something for some kinds of
+model, data and objective: its `home`, by the names of `Recipe.homes`. Anywhere else it must be left out, so that no recipe
+names what is not done.
 """
 
 import json
@@ -47,9 +47,19 @@ Reduction = Literal["sum", "mean"]
 Heads = Literal["mean", "max"]
 
 
-def key(default: Any, text: str) -> Any:
-    """A key of a section: its default (... where it must be given), and its line of help."""
-    return Field(default, description=text)
+def key(default: Any, text: str, home: str = "", usual: Any = None) -> Any:
+    """A key of a section.
+
+    default: ... where it must be given. text: the line of help. home: the recipes that have it, one of `Recipe.homes`; ""
+    all. usual: the value in place of null; {home: value} where it depends on the recipe, the first home that is its.
+    """
+    usual = usual if isinstance(usual, dict) else {home: usual}
+    text = f"{home}: {text}" if home else text
+    if len(usual) > 1:
+        text += "; null: " + ", ".join(f"{value} for {kind or 'others'}" for kind, value in usual.items())
+    elif usual[home] is not None:
+        text += f"; null: {usual[home]}"
+    return Field(default, description=text, json_schema_extra={"home": home, "usual": usual})
 
 
 FORMER = {
@@ -108,36 +118,54 @@ def _stated(values: Any) -> Any:
 
 
 @section
+class Removal:
+    """Words that all texts of the run lose to the unknown word (ROAR, Hooker et al. 2019)."""
+
+    share: Annotated[Share, Field(gt=0)] = key(..., "share of the words of each text, rounded up")
+    by: str = key("random", "which first: by attention, a measure of inputs, absolute_NAME of a signed one, or random")
+    base: str | None = key(None, "folder of the run whose model ranks the words, unless they are random")
+
+
+TO_WORDS = "models trained for labels by attention to words"
+WORDS = "classifiers of this package, trained for labels by attention to words"
+
+
+@section
 class Data:
     """Which texts, in which words: of a data set of the registry, of a file or folder, or of the Hub."""
 
     name: str | None = key(None, "name of a registered data set; null: planted_evidence, or your own data")
     path: str | None = key(None, "your own data: a file (csv, tsv, jsonl, json, parquet, xlsx) or a folder of files")
-    hub_id: str | None = key(None, "your own data: OWNER/NAME of a data set on the Hub")
-    revision: str | None = key(None, "branch, tag or commit of the data set on the Hub; null: main")
-    config: str | None = key(None, "configuration of the data set on the Hub; null: its default")
-    text: str | None = key(None, "your own data: column of the text; null: text, or the only candidate")
-    text_pair: str | None = key(None, "your own data: column of the second text of a pair; null: single texts")
-    label: str | None = key(None, "your own data: column of the class; null: label, or the only candidate")
-    impermissible_words: Words | None = key(None, "your own data: words that a deceptive model hides, in any case")
-    impermissible_removed: bool = key(False, "take the impermissible words out of all texts")
-    encoding: str | None = key(None, "your own data: encoding of the files, such as cp1252; null: UTF-8")
-    delimiter: str | None = key(None, "your own data: character between the fields of a csv; null: read from its first line")
-    quotes: bool = key(True, "your own data: whether a field of a csv may stand in quotation marks")
-    preprocessing: Preprocessing = key("words", "your own data: how a text is divided into words")
-    validation_share: Part = key(0.15, "your own data: share of the texts for validation, if there is no such split")
-    test_share: Part = key(0.15, "your own data: share of the texts for test, if there is no such split")
-    split_seed: Seed = key(0, "your own data: seed of these splits")
-    arguments: dict[str, Any] = key({}, "arguments of a generated data set")
+    hub_id: str | None = key(None, "your own data: OWNER/NAME of a data set on the Hub", "classifiers")
+    revision: str | None = key(None, "branch, tag or commit; null: main", "data sets of the Hub")
+    config: str | None = key(None, "its configuration; null: its default", "data sets of the Hub")
+    text: str | None = key(None, "column of the text; null: text, or the only candidate", "your own data")
+    text_pair: str | None = key(None, "column of the second text of a pair; null: single texts", "your own data")
+    label: str | None = key(None, "column of the class; null: label, or the only candidate", "your own data")
+    impermissible_words: Words | None = key(None, "words that a deceptive model hides, in any case", "your own data")
+    impermissible_removed: bool = key(False, "take the impermissible words out of all texts", "classifiers")
+    encoding: str | None = key(None, "encoding of the files, such as cp1252; null: UTF-8", "your own files")
+    delimiter: str | None = key(None, "between the fields of a csv; null: read from its first line", "your own files")
+    quotes: bool = key(True, "whether a field of a csv may stand in quotation marks", "your own files")
+    preprocessing: Preprocessing = key("words", "how a text is divided into words", "your own data")
+    validation_share: Part = key(0.15, "share of the texts for validation, if there is no such split", "your own data")
+    test_share: Part = key(0.15, "share of the texts for test, if there is no such split", "your own data")
+    split_seed: Seed = key(0, "seed of these splits", "your own data")
+    arguments: dict[str, Any] = key({}, "arguments of the generator", "generated data")
     limits: dict[str, Count] = key({}, "largest number of rows of each split; they are drawn at random")
     max_length: Count | None = key(None, "most tokens of a text; null: no limit, or 1000 for your own data")
-    max_sentence_length: Count | None = key(None, "hierarchical models: longer sentences are divided")
-    min_df: Count | None = key(None, "training texts that hold a word of the vocabulary; null: the data set's own")
-    vectors: str | None = key(None, "file of word vectors, on this path or below the data folder; null: random vectors")
-    vocabulary: Literal["words", "bpe"] | None = key(None, "sentence pairs: words (null), or bpe for byte pairs")
-    vocabulary_size: Count | None = key(None, "sentence pairs: its size; null: all words, or 8000 byte pairs")
-    links_from: Literal[0, 1] | None = key(None, "your own sentence pairs: number of the first word in the links; null: 0")
+    max_sentence_length: Count | None = key(None, "longer sentences are divided", "model.hierarchy=sentence")
+    min_df: Count | None = key(
+        None, "training texts that hold a word of the vocabulary; null: the data set's own", "models trained from scratch"
+    )
+    vectors: str | None = key(
+        None, "file of word vectors, on this path or below the data folder; null: random", "classifiers of this package"
+    )
+    vocabulary: Literal["words", "bpe"] | None = key(None, "words (null), or bpe for byte pairs", "sentence pairs")
+    vocabulary_size: Count | None = key(None, "its size; null: all words, or 8000 byte pairs", "sentence pairs")
+    links_from: Literal[0, 1] | None = key(None, "number of the first word in own links; null: 0", "sentence pairs")
     seed: Seed = key(0, "seed of generated data, and of the rows that limits draw")
+    removal: Removal | None = key(None, "words that are removed from all texts; null: none", WORDS)
 
     @property
     def own(self) -> bool:
@@ -159,51 +187,62 @@ class Selector:
     threshold: Below | None = key(None, "tokens above it are selected at test time; null: 0.5 of bernoulli, else 0")
 
 
+OURS, SCRATCH, POOLED = "classifiers of this package", "models trained from scratch", "attention that pools states"
+PROJECTED, LAYERS = "attention with a projection", "encoder transformer, or type marian"
+STATES = "classifiers of this package, and type gru"
+
+
 @section
 class Model:
     """The fields of AttentionClassifierConfig, which checks them; or a pretrained model, and its projection."""
 
-    type: Literal["gru", "marian"] | None = key(None, "kind of a model for sentence pairs; null: a classifier of texts")
-    encoder: str | None = key(None, "one of `attnfaith list encoders`; null: bilstm, or bigru for type gru")
-    recurrence: Literal["bahdanau", "luong"] | None = key(None, "type gru: where the decoder attends; null: bahdanau")
-    alignment: str = key("additive", "additive or dot")
-    projection: str = key("softmax", "one of `attnfaith list projections`; for type gru also none")
-    readout: str = key("affine", "affine or tanh")
-    hierarchy: str = key("none", "none, or sentence: attention over words in each sentence, then over sentences")
-    embedding_size: int = key(300, "size of the word vectors; that of data.vectors where a file is given")
-    hidden_size: int | None = key(None, "size of a state; null: 256, transformer 128, embedding as embedding_size")
-    alignment_size: int | None = key(None, "size of the additive alignment; null: half of the hidden size")
-    sparsegen_lambda: float = key(0.0, "λ of sparsegen, below 1; 0 is sparsemax")
-    entmax_alpha: float = key(1.5, "α of entmax, at least 1; 1 is softmax, 2 is sparsemax")
-    separate_impermissible: bool = key(False, "pretrained models: impermissible words attend only to each other")
-    kernel_sizes: list[int] = key([1, 3, 5, 7], "widths of the filters of the cnn, odd numbers")
-    num_hidden_layers: int = key(2, "layers of the transformer")
-    num_attention_heads: int = key(1, "attention heads of the transformer")
-    intermediate_size: int = key(128, "size of the feed-forward layer of the transformer")
-    dropout: float = key(0.0, "share of values that training drops, below 1")
-    embedding_std: float = key(0.25, "standard deviation of random word vectors")
-    pretrained: str | None = key(None, "model to fine-tune, with its tokenizer: a name on the Hub or a folder; null: none")
-    revision: str | None = key(None, "branch, tag or commit of the pretrained model on the Hub; null: main")
-    selector: Selector | None = key(None, "selector of the tokens that the classifier reads; null: it reads all tokens")
+    type: Literal["gru", "marian"] | None = key(None, "kind of the model; null: a classifier of texts", "sentence pairs")
+    encoder: str | None = key(None, "one of `attnfaith list encoders`", STATES, {"type gru": "bigru", "": "bilstm"})
+    recurrence: Literal["bahdanau", "luong"] | None = key(None, "where the decoder attends", "type gru", "bahdanau")
+    alignment: str = key("additive", "additive or dot", POOLED)
+    projection: str = key("softmax", "one of `attnfaith list projections`; for type gru also none", PROJECTED)
+    readout: str = key("affine", "affine or tanh", OURS)
+    hierarchy: str = key("none", "none, or sentence: attention over words in each sentence, then over sentences", OURS)
+    embedding_size: int = key(300, "size of the word vectors; that of data.vectors where a file is given", STATES)
+    hidden_size: int | None = key(None, "of a state; null: 256, transformer 128, embedding as embedding_size", SCRATCH)
+    alignment_size: int | None = key(None, "size of the additive alignment; null: half of the hidden size", POOLED)
+    sparsegen_lambda: float = key(0.0, "λ of sparsegen, below 1; 0 is sparsemax", PROJECTED)
+    entmax_alpha: float = key(1.5, "α of entmax, at least 1; 1 is softmax, 2 is sparsemax", PROJECTED)
+    separate_impermissible: bool = key(False, "impermissible words attend only to each other", "pretrained models")
+    kernel_sizes: list[int] = key([1, 3, 5, 7], "widths of the filters of the cnn, odd numbers", OURS)
+    num_hidden_layers: int = key(2, "number of layers", LAYERS)
+    num_attention_heads: int = key(1, "number of attention heads", LAYERS)
+    intermediate_size: int = key(128, "size of the feed-forward layer", LAYERS)
+    dropout: float = key(0.0, "share of values that training drops, below 1", SCRATCH)
+    embedding_std: float = key(0.25, "standard deviation of random word vectors", STATES)
+    pretrained: str | None = key(
+        None, "model to fine-tune, with its tokenizer: a name on the Hub or a folder", "classifiers"
+    )
+    revision: str | None = key(None, "branch, tag or commit on the Hub; null: main", "pretrained models")
+    selector: Selector | None = key(None, "selector of the tokens that the classifier reads; null: it reads all", OURS)
+
+
+TUNED, TAUGHT = "pretrained models", "attention that pools states, trained for labels"
 
 
 @section
 class Training:
     """Settings of the training, by the names of transformers' TrainingArguments where they have one.
 
-    Null is the value of the papers (Jain & Wallace 2019), or, of a pretrained model, the usual value for fine-tuning.
+    Null is the value of the papers (Jain & Wallace 2019), or, of a pretrained model, the usual value for fine-tuning (Devlin
+    et al. 2019, appendix A.3).
     """
 
-    num_train_epochs: Epochs | None = key(None, "passes over the training texts; null: 8, pretrained models 3")
+    num_train_epochs: Epochs | None = key(None, "passes over the training texts", usual={OURS: 8, TUNED: 3, "": 10})
     per_device_train_batch_size: Count = key(32, "texts of a training step in each process")
     per_device_eval_batch_size: Count = key(64, "texts of an evaluation step in each process")
-    learning_rate: NotNegative | None = key(None, "null: 0.001; pretrained models 0.00005, with warm-up and decay")
-    weight_decay: NotNegative | None = key(None, "of all weights but the alignment's; null: 1e-5, pretrained models 0.01")
-    max_grad_norm: NotNegative | None = key(None, "gradients are clipped to it; null: 0 (never), pretrained models 1")
-    amsgrad: bool | None = key(None, "whether Adam uses AMSGrad; null: true, pretrained models false")
-    random_erasure: Share = key(0.0, "largest share of words that a training text loses at each step")
-    loss_reduction: Reduction | None = key(None, "of the losses of a batch; null: sum, pretrained models mean")
-    balance_classes: bool = key(True, "whether rare classes get a larger weight")
+    learning_rate: NotNegative | None = key(None, "of the optimiser", usual={OURS: 1e-3, TUNED: 5e-5, "": 2e-3})
+    weight_decay: NotNegative | None = key(None, "not of the alignment", usual={OURS: 1e-5, TUNED: 0.01, "": 0.0})
+    max_grad_norm: NotNegative | None = key(None, "gradients are clipped to it, 0 never", usual={OURS: 0.0, "": 1.0})
+    amsgrad: bool | None = key(None, "whether Adam uses AMSGrad", OURS, {OURS: True, "": False})
+    random_erasure: Share = key(0.0, "largest share of words that a training text loses at each step", TAUGHT)
+    loss_reduction: Reduction | None = key(None, "of the losses of a batch", "classifiers", {OURS: "sum", "": "mean"})
+    balance_classes: bool = key(True, "whether rare classes get a larger weight", "classifiers")
     metric_for_best_model: str | None = key(None, "selects the checkpoint; null: roc_auc of two classes, else accuracy")
     early_stopping_patience: Count | None = key(None, "epochs without a better score before it stops; null: never")
     train_sampling_strategy: Sampling = key("group_by_length", "how batches are drawn")
@@ -220,15 +259,18 @@ class Objective:
     """
 
     kind: Goal = key("classification", "what the model is trained for: labels, nothing, or against the model of another run")
-    base: str | None = key(None, "guided, adversarial: folder of the run that the model is trained against")
-    weight: Positive = key(0.002, "adversarial: weight λ of the divergence between the attentions")
-    divergence: Literal["kl", "jsd"] = key("kl", "adversarial: kl, or jsd if the attention of the base has zeros")
-    frozen: bool = key(False, "adversarial: train the alignment only and keep the other weights of the base")
+    base: str | None = key(None, "folder of the run that the model is trained against", "guided or adversarial")
+    weight: Positive = key(0.002, "weight λ of the divergence between the attentions", "adversarial")
+    divergence: Literal["kl", "jsd"] = key("kl", "kl, or jsd if the attention of the base has zeros", "adversarial")
+    frozen: bool = key(False, "train the alignment only and keep the other weights of the base", "adversarial")
 
     @property
     def needs_base(self) -> bool:
         """Whether the model is trained against another run."""
         return self.kind in ("guided", "adversarial")
+
+
+MASS, TYING, MASKED = "penalties.impermissible_mass of pretrained models", "penalties.word_tying", "masked_language_model"
 
 
 @section
@@ -238,43 +280,47 @@ class Penalties:
     Sources: Pruthi et al. 2020 (impermissible mass), Mohankumar et al. 2020 (diversity), Tutek & Snajder 2020 (the others).
     """
 
-    impermissible_mass: NotNegative = key(0.0, "weight of -log(1 - attention on impermissible words)")
-    impermissible_heads: Heads | None = key(None, "pretrained models: mean of the heads (null), or max: the one with most")
-    diversity: NotNegative = key(0.0, "weight of the conicity: the mean absolute cosine of the states with their mean")
-    word_tying: NotNegative = key(0.0, "weight of the distance between states and word vectors of the same size")
-    word_tying_distance: Literal["norm", "squared"] | None = key(None, "whether the distance is squared; null: squared")
-    masked_language_model: NotNegative = key(0.0, "weight of -log p(word) at masked words, predicted from the states")
-    masked_share: Annotated[Share, Field(gt=0)] | None = key(None, "share of the words that are masked; null: 0.15")
+    impermissible_mass: NotNegative = key(0.0, "weight of -log(1 - attention on impermissible words)", TO_WORDS)
+    impermissible_heads: Heads | None = key(None, "mean of the heads, or max: the one with most", MASS, "mean")
+    diversity: NotNegative = key(0.0, "weight of the mean absolute cosine of the states with their mean", WORDS)
+    word_tying: NotNegative = key(0.0, "weight of the distance between states and word vectors of the same size", WORDS)
+    word_tying_distance: Literal["norm", "squared"] | None = key(None, "whether it is squared", TYING, "squared")
+    masked_language_model: NotNegative = key(0.0, "weight of -log p(word) of masked words by the states", WORDS)
+    masked_share: Annotated[Share, Field(gt=0)] | None = key(None, "share of the words that are masked", MASKED, 0.15)
+
+
+BOTH = "bernoulli or hardkuma"
 
 
 @section
 class Selection:
     """The penalties that train the selection of model.selector with the labels (`attnfaith.training.RationaleConfig`)."""
 
-    sparsity: NotNegative | None = key(None, "bernoulli: cost of each selected token; null: 0.0003")
-    coherence: NotNegative | None = key(
-        None, "bernoulli: cost of a change between neighbours, as a multiple of sparsity; null: 2"
-    )
-    baseline: Literal["none", "moving_average"] | None = key(None, "bernoulli: baseline of REINFORCE; null: none")
-    share: Share | None = key(None, "hardkuma: target share of selected tokens; null: model.selector.budget, else 0.2")
-    multiplier: Positive | None = key(None, "hardkuma: first value of the multiplier; null: 0.0001")
-    multiplier_rate: Positive | None = key(None, "hardkuma: learning rate of the multiplier; null: 0.01")
-    multiplier_range: list[float] | None = key(None, "hardkuma: [smallest, largest] multiplier; null: no bounds")
-    decay: Below | None = key(None, "decay of the moving averages; null: 0.99 for hardkuma, else 0.9")
+    sparsity: NotNegative | None = key(None, "cost of each selected token", "bernoulli", 3e-4)
+    coherence: NotNegative | None = key(None, "cost of a change between neighbours over sparsity", "bernoulli", 2.0)
+    baseline: Literal["none", "moving_average"] | None = key(None, "baseline of REINFORCE", "bernoulli", "none")
+    share: Share | None = key(None, "target share of selected tokens; null: the budget, if there is one", "hardkuma", 0.2)
+    multiplier: Positive | None = key(None, "first value of the multiplier", "hardkuma", 1e-4)
+    multiplier_rate: Positive | None = key(None, "learning rate of the multiplier", "hardkuma", 0.01)
+    multiplier_range: list[float] | None = key(None, "[smallest, largest] multiplier; null: no bounds", "hardkuma")
+    decay: Below | None = key(None, "of the moving averages", BOTH, {"bernoulli": 0.9, "hardkuma": 0.99})
+
+
+CHEAP = ["gradient", "gradient_norm", "leave_one_out"]
+PRODUCERS = {"guided": [], "sentence pairs": ["attention", "norm", "gradient_x_input"]}
+PRODUCERS |= {"attention to your own texts": [*CHEAP, "integrated_gradients", "comprehensiveness"], "": CHEAP}
 
 
 @section
 class Measure:
     """The measures and their texts."""
 
-    producers: list[str] | None = key(
-        None, "names of measures; null: a few cheap measures; for your own data those of the verdict"
-    )
+    producers: list[str] | None = key(None, "names of measures", "models that compute their attention", PRODUCERS)
     options: dict[str, dict[str, Any]] = key({}, "options of the measures, {measure: {option: value}}")
     split: Split = key("test", "split that is measured")
     limit: Count | None = key(None, "number of texts, drawn at random; null: all")
     seed: Seed = key(0, "seed of all random draws of the measures")
-    batch_tokens: Count | None = key(None, "tokens of a batch with its padding; null: 8192, sentence pairs 2048")
+    batch_tokens: Count | None = key(None, "tokens of a batch with its padding", usual={"sentence pairs": 2048, "": 8192})
 
 
 @section
@@ -289,35 +335,8 @@ class Report:
 # ------------------------------------------------------------------------------------------------ the whole
 
 
-SETTINGS = ("num_train_epochs", "learning_rate", "weight_decay", "max_grad_norm", "amsgrad", "loss_reduction")
-TRAINING = {
-    name: dict(zip(SETTINGS, values, strict=True))
-    for name, values in {
-        "classifier": (8, 1e-3, 1e-5, 0.0, True, "sum"),  # the papers' (Jain & Wallace 2019)
-        "pretrained": (3, 5e-5, 0.01, 1.0, False, "mean"),  # usual for fine-tuning (Devlin et al. 2019, appendix A.3)
-        "translator": (10, 2e-3, 0.0, 1.0, False, "mean"),
-    }.items()
-}
-"""Training settings where a recipe is silent."""
 SCHEDULE = {"lr_scheduler_type": "linear", "warmup_steps": 0.1}
 """Of pretrained models and translators: the learning rate rises over a tenth of the updates, then falls to 0."""
-SELECTION = {
-    "bernoulli": {"sparsity": 3e-4, "coherence": 2.0, "baseline": "none", "decay": 0.9},
-    "hardkuma": {"share": 0.2, "multiplier": 1e-4, "multiplier_rate": 0.01, "decay": 0.99, "multiplier_range": None},
-    "budget": {},
-}
-"""The keys of `selection` that mean something for each kind of selector, and their values where a recipe is silent."""
-ATTENTION = "projection sparsegen_lambda entmax_alpha"
-PROJECTION = (*ATTENTION.split(), "separate_impermissible")
-"""The keys of the model section about the attention of a pretrained model."""
-MODEL_KEYS = {
-    "gru": f"{ATTENTION} type encoder recurrence alignment embedding_size hidden_size alignment_size dropout embedding_std",
-    "marian": "type hidden_size num_hidden_layers num_attention_heads intermediate_size dropout",
-    "pretrained": f"{ATTENTION} pretrained revision separate_impermissible",
-    "classifier": f"{ATTENTION} encoder alignment readout hierarchy embedding_size hidden_size alignment_size kernel_sizes "
-    "num_hidden_layers num_attention_heads intermediate_size dropout embedding_std selector",
-}
-"""The keys of the model section that each kind of model has."""
 REFUSED_ARGUMENTS = (
     *("_", "accelerator", "batch_eval", "dataloader_multi", "ddp_", "debug", "deepspeed", "do_", "enable_jit", "fsdp"),
     *("greater", "hub_", "include_", "label_names", "length_column", "liger", "load_best", "local_rank", "logging_dir"),
@@ -355,85 +374,77 @@ class Recipe:
         """What its measures read: "pairs" of sentences, or "texts"."""
         return "pairs" if self.kind == "translator" else "texts"
 
+    @property
+    def base(self) -> str | None:
+        """Folder of the run whose model this one is trained against, or whose model ranks the words that it lacks."""
+        removal = self.data.removal
+        return self.objective.base if removal is None else removal.base if removal.by != "random" else None
+
+    def homes(self) -> dict[str, bool]:
+        """Return the kinds of recipes that a key may be for, and whether this recipe is of them."""
+        data, model, objective, penalties = self.data, self.model, self.objective.kind, self.penalties
+        ours, pairs, gru = self.kind == "classifier", self.kind == "translator", model.type == "gru"
+        selector = model.selector.kind if model.selector else None
+        pooled, labels = ours and selector is None, objective == "classification" and selector is None
+        words = labels and (pairs or model.hierarchy == "none")
+        return {
+            "": True,
+            "classifiers": not pairs,
+            "sentence pairs": pairs,
+            "type gru": gru,
+            TUNED: self.kind == "pretrained",
+            SCRATCH: self.kind != "pretrained",
+            OURS: ours,
+            STATES: ours or gru,
+            LAYERS: ours or model.type == "marian",
+            POOLED: pooled or gru,
+            PROJECTED: selector is None and model.type != "marian",
+            "your own data": data.own and not pairs,
+            "your own files": data.path is not None and not pairs,
+            "data sets of the Hub": data.hub_id is not None,
+            "generated data": not data.own,
+            "model.hierarchy=sentence": ours and model.hierarchy != "none",
+            "guided or adversarial": self.objective.needs_base,
+            "adversarial": objective == "adversarial",
+            "guided": objective == "guided",
+            "models that compute their attention": objective != "guided",
+            "attention to your own texts": data.own and not pairs and selector is None,
+            TAUGHT: labels and pooled,
+            TO_WORDS: words,
+            WORDS: words and ours,
+            MASS: penalties.impermissible_mass > 0 and self.kind == "pretrained",
+            TYING: penalties.word_tying > 0,
+            MASKED: penalties.masked_language_model > 0,
+            "bernoulli": selector == "bernoulli",
+            "hardkuma": selector == "hardkuma",
+            BOTH: selector in ("bernoulli", "hardkuma"),
+        }
+
+    def keys(self, part: str) -> list[str]:
+        """Return the keys of a section that mean something in this recipe."""
+        homes, facts = self.homes(), SECTIONS[part].__pydantic_fields__
+        return [name for name in facts if homes[facts[name].json_schema_extra["home"]]]
+
     def __post_init__(self):
-        usual = self._usual()
-        for applies, home, names in self._rules():
-            part, *keys = names.split()
-            facts = SECTIONS[part].__pydantic_fields__
-            for name in () if applies else keys or facts:
-                value, default = getattr(getattr(self, part), name), facts[name].get_default(call_default_factory=True)
-                if value not in (default, usual.get(part, {}).get(name)):
+        homes, selector = self.homes(), self.model.selector
+        for part, kind in SECTIONS.items():
+            section, silent = getattr(self, part), {}
+            for name, facts in kind.__pydantic_fields__.items():
+                home, values = (facts.json_schema_extra[fact] for fact in ("home", "usual"))
+                usual = next((usual for kinds, usual in values.items() if homes[kinds]), None)
+                value, default = getattr(section, name), facts.get_default(call_default_factory=True)
+                if not homes[home] and value not in (default, usual):
                     raise RecipeError(f"{part}.{name}={excerpt(value)} is only for {home}: leave it out")
+                if value is None and usual is not None:  # written out, so that the recipe is complete
+                    silent[name] = usual
+            if "share" in silent and selector.budget is not None:
+                silent["share"] = selector.budget
+            if part == "training" and self.kind != "classifier":
+                silent["arguments"] = SCHEDULE | section.arguments
+            object.__setattr__(self, part, replace(section, **silent))
         for wrong, message in self._contradictions():
             if wrong:
                 raise RecipeError(message)
-        for part, values in usual.items():  # written out, so that the recipe is complete
-            section = getattr(self, part)
-            values = {key: value for key, value in values.items() if getattr(section, key) is None}
-            if part == "training" and self.kind != "classifier":
-                values["arguments"] = SCHEDULE | section.arguments
-            object.__setattr__(self, part, replace(section, **values))
-
-    def _usual(self) -> dict[str, dict[str, object]]:
-        """Section -> key -> its value where the recipe is silent."""
-        pairs, selector, penalties = self.kind == "translator", self.model.selector, self.penalties
-        producers = ["attention", "norm", "gradient_x_input"] if pairs else ["gradient", "gradient_norm", "leave_one_out"]
-        if self.data.own and not pairs and selector is None:
-            producers += ["integrated_gradients", "comprehensiveness"]  # what the verdict needs
-        selection = {} if selector is None else dict(SELECTION[selector.kind])
-        if "share" in selection and selector.budget is not None:
-            selection["share"] = selector.budget
-        return {
-            "model": {"encoder": "bilstm"} if self.model.type != "gru" else {"encoder": "bigru", "recurrence": "bahdanau"},
-            "training": TRAINING[self.kind],
-            "penalties": {
-                "impermissible_heads": "mean" if penalties.impermissible_mass else None,
-                "word_tying_distance": "squared" if penalties.word_tying else None,
-                "masked_share": 0.15 if penalties.masked_language_model else None,
-            },
-            "selection": selection,
-            "measure": {
-                "producers": [] if self.objective.kind == "guided" else producers,
-                "batch_tokens": 2048 if pairs else 8192,
-            },
-        }
-
-    def _rules(self) -> Iterator[tuple[bool, str, str]]:
-        """(whether the keys may be set, what they are for, a section and its keys; without keys all of them)."""
-        data, model, objective, selector = self.data, self.model, self.objective.kind, self.model.selector
-        ours, pairs, labels = self.kind == "classifier", self.kind == "translator", objective == "classification"
-        pooled, flat = ours and selector is None, model.hierarchy == "none"
-        own = "text text_pair label impermissible_words preprocessing validation_share test_share split_seed"
-        yield data.own and not pairs, "own data with classes (data.path or data.hub_id)", f"data {own}"
-        yield data.path is not None and not pairs, "files (data.path)", "data encoding delimiter quotes"
-        yield data.hub_id is not None, "data sets of the Hub (data.hub_id)", "data revision config"
-        yield not data.own, "generated data", "data arguments"
-        yield self.kind != "pretrained", "a vocabulary of the training texts", "data min_df"
-        yield ours and not flat, "model.hierarchy=sentence", "data max_sentence_length"
-        yield ours, "classifiers of this package", "data vectors"
-        yield pairs, "sentence pairs (model.type)", "data vocabulary vocabulary_size links_from"
-        yield not pairs, "classifiers", "data hub_id impermissible_removed"
-
-        others = {key.name for key in fields(model)} - {*MODEL_KEYS[model.type or self.kind].split()}
-        yield False, "another kind of model", f"model {' '.join(sorted(others))}"
-        yield selector is None, "models without model.selector", f"model alignment alignment_size {ATTENTION}"
-
-        yield self.objective.needs_base, "objective.kind guided or adversarial", "objective base"
-        yield objective == "adversarial", "objective.kind=adversarial", "objective weight divergence frozen"
-        yield labels and selector is None, "models trained for labels by their own attention", "penalties"
-        yield pairs or flat, "models without model.hierarchy", "penalties"
-        yield ours, "classifiers of this package", "penalties diversity word_tying masked_language_model"
-        many = self.penalties.impermissible_mass > 0 and self.kind == "pretrained"
-        yield many, "penalties.impermissible_mass of model.pretrained", "penalties impermissible_heads"
-        yield self.penalties.word_tying > 0, "penalties.word_tying", "penalties word_tying_distance"
-        yield self.penalties.masked_language_model > 0, "penalties.masked_language_model", "penalties masked_share"
-        others = {key.name for key in fields(self.selection)} - {*(SELECTION[selector.kind] if selector else ())}
-        yield False, "another model.selector.kind", " ".join(["selection", *sorted(others)])
-
-        yield labels and pooled, "classifiers of this package trained for labels", "training random_erasure"
-        yield ours, "classifiers of this package", "training amsgrad"
-        yield not pairs, "classifiers", "training loss_reduction balance_classes"
-        yield objective != "guided", "models that compute their attention", "measure producers"
 
     def _contradictions(self) -> Iterator[tuple[bool, str]]:
         """(whether it is true of the recipe, a message)."""
@@ -443,6 +454,9 @@ class Recipe:
         places = [f"data.{key}={excerpt(getattr(data, key))}" for key in ("name", "path", "hub_id") if getattr(data, key)]
         yield len(places) > 1, f"{' and '.join(places)}: set one of them, and the others to null"
         yield data.own and sum(shares) >= 1, f"data.validation_share and data.test_share={shares} leave none for training"
+
+        unranked = data.removal is not None and data.removal.by != "random" and data.removal.base is None
+        yield unranked, "data.removal.by needs data.removal.base, the folder of the run whose model ranks the words"
 
         goal, against = f"objective.kind={objective.kind!r}", objective.needs_base
         pooled = self.kind == "classifier" and model.selector is None

@@ -29,6 +29,7 @@ from attnfaith.reporting.verdicts import verdict
 from attnfaith.runs.folder import REPORT, SHARDS, TRANSLATIONS, RunError, check_free, held, note, prepare, read_state
 from attnfaith.runs.models import check_model, load_model, measurable
 from attnfaith.runs.preparation import Run, check_base
+from attnfaith.runs.removal import remove
 from attnfaith.runs.train import train, training_arguments
 from attnfaith.subjects import subject_of
 from attnfaith.support.errors import excerpt
@@ -128,17 +129,24 @@ def measure(run: Run, output: str | os.PathLike | None = None, device=None) -> N
         run.state.wait_for_everyone()
     subject = measurable(model, run.tokenizer)
     rows, attention = subject.rows(run.drawn), None
-    if recipe.objective.kind == "guided":
+    if recipe.data.removal is not None:
+        rows = remove(recipe, rows, run.tokenizer)
+    if recipe.base and recipe.objective.kind != "adversarial":  # the measurement reads it, too
         run.check_base_unchanged()
+    if recipe.objective.kind == "guided":
         attention = dict(zip(rows["instance_id"], record.rows(run.base_outputs(rows), "attention"), strict=True))
     facts = {key: value for key, value in read_state(run.folder).items() if key != "seconds"}
     data = {"revision": loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
+    texts, training_texts = fingerprint(run.drawn), facts["texts"]["train"]
+    if recipe.data.removal is not None:  # what is left of them
+        texts = data["fingerprint"][section.split][:12]
+        training_texts = facts["provenance"]["data"]["fingerprint"]["train"][:12]
     settings = {"recipe": dataclasses.asdict(recipe), "run": facts, "provenance": run.origin(section.seed, data)}
     settings |= {} if run.pairs else {"label_names": list(loaded.label_names)}
     cell = record.Identity(
         dataset=loaded.entry.name,
-        texts=fingerprint(run.drawn),
-        training_texts=facts["texts"]["train"],
+        texts=texts,
+        training_texts=training_texts,
         split=section.split,
         seed=recipe.seed,
         **training_fields(recipe, recipes.load),

@@ -31,7 +31,6 @@ from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.data.vectors import load_vectors
 from attnfaith.recipes import Recipe, RecipeError, check_data
-from attnfaith.recipes.schema import MODEL_KEYS, PROJECTION
 from attnfaith.subjects import SelfAttention, sequence_subject, subject_of
 from attnfaith.subjects.base import position_limit
 from attnfaith.subjects.translator import WithoutAttention, is_sequence_model
@@ -77,8 +76,7 @@ def model_config(recipe: Recipe, *, pair: bool = False, **fields) -> PreTrainedC
     Raises RecipeError where the configuration refuses a field.
     """
     section, kind = recipe.model, recipe.model.type or recipe.kind
-    keys = [name for name in MODEL_KEYS[kind].split() if name not in NOT_CONFIGURED]
-    fields = {**{name: getattr(section, name) for name in keys}, **fields}
+    fields = _fields(recipe) | fields
     if "embedding_size" in fields and fields["hidden_size"] is None:
         fields["hidden_size"] = {"transformer": 128, "embedding": fields["embedding_size"]}.get(section.encoder, 256)
     if kind == "marian":
@@ -98,6 +96,11 @@ def model_config(recipe: Recipe, *, pair: bool = False, **fields) -> PreTrainedC
         choice = re.search(r"Field '(\w+)' expected one of \((.*?)\), got ", message)
         near = choice and closest(str(fields[choice[1]]), re.findall(r"'(\w+)'", choice[2]))
         raise RecipeError(f"model: {message}" + (f"; did you mean {near!r}?" if near else "")) from error
+
+
+def _fields(recipe: Recipe) -> dict:
+    """The keys of the recipe's model that are fields of its configuration."""
+    return {name: getattr(recipe.model, name) for name in recipe.keys("model") if name not in NOT_CONFIGURED}
 
 
 def _marian_fields(*, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, dropout, **fields) -> dict:
@@ -266,8 +269,7 @@ def _pretrained_model(recipe: Recipe, labels: dict, tokenizer) -> PreTrainedMode
         model.config.pad_token_id = tokenizer.pad_token_id
         if section.projection == "softmax" and not section.separate_impermissible:
             return model
-        how = {name: getattr(section, name) for name in PROJECTION}
-        model = models.SelfAttentionClassifierForSequenceClassification.of(model, **how)
+        model = models.SelfAttentionClassifierForSequenceClassification.of(model, **_fields(recipe))
         if section.separate_impermissible:
             SelfAttention(model, tokenizer)  # which checks that words are kept apart
         return model

@@ -21,6 +21,7 @@ from attnfaith.measurement import engine
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.folder import RunError, read_state
 from attnfaith.runs.models import load_model, make_tokenizer
+from attnfaith.runs.removal import check_removal, remove
 from attnfaith.subjects.base import BOUNDLESS
 from attnfaith.support import provenance
 from attnfaith.support.errors import AttnfaithError, excerpt
@@ -51,7 +52,8 @@ def load_data(recipe: Recipe, *, whole: bool = False) -> LoadedDataset | LoadedP
 
 
 def check_base(recipe: Recipe) -> None:
-    """Raise RunError where the run that a recipe is trained against is none that can serve."""
+    """Raise RunError where the run whose model a recipe reads is none that can serve."""
+    check_removal(recipe)
     objective = recipe.objective
     if not objective.needs_base:
         return
@@ -99,9 +101,8 @@ class Run:
 
     @cached_property
     def base(self) -> PreTrainedModel | None:
-        """The model that this one is trained against."""
-        objective = self.recipe.objective
-        return load_model(Path(objective.base)) if objective.needs_base else None
+        """The model that this one is trained against, or that ranks the words it lacks."""
+        return load_model(Path(self.recipe.base)) if self.recipe.base else None
 
     def base_outputs(self, rows: Dataset) -> pa.Table:
         """Return the base's probs [C] and attention [T], one row per instance of an encoded data set, in its order."""
@@ -110,7 +111,7 @@ class Run:
 
     def check_base_unchanged(self) -> None:
         """Raise RunError where the base has other weights than the one that the model in the folder was trained against."""
-        folder, trained = self.recipe.objective.base, read_state(self.folder).get("base") or {}
+        folder, trained = self.recipe.base, read_state(self.folder).get("base") or {}
         if trained.get(WEIGHTS) != digest_model(self.base):
             raise RunError(f"{folder} was trained anew since the run in {self.folder}: run that with --overwrite_output_dir")
 
@@ -130,6 +131,8 @@ class Run:
             rows = encode_for_classifier(texts, self.tokenizer, max_length=limit if limit < BOUNDLESS else None)
         else:
             rows = encode(texts, self.tokenizer)
+        if self.recipe.data.removal is not None:
+            rows = remove(self.recipe, rows, self.tokenizer)
         if not len(rows):
             raise RunError(f"data.max_length={longest} leaves no pair of {split}: every one has a longer side; give more")
         return rows

@@ -88,9 +88,9 @@ def train(run: Run, arguments: TrainingArguments) -> None:
     """Train the model of a run, from its last whole checkpoint, and keep it in the folder; a measure that does not suit it
     is refused before. Nothing is kept of a training that diverges. Raises what `runs.run` raises.
     """
-    recipe, base, section, started = run.recipe, run.recipe.objective.base, run.recipe.measure, time.perf_counter()
+    recipe, base, section, started = run.recipe, run.recipe.base, run.recipe.measure, time.perf_counter()
     rows = {split: run.rows(split) for split in ("train", "validation")}
-    if base:
+    if recipe.objective.needs_base:
         if loading.load_tokenizer(Path(base) / MODEL).get_vocab() != run.tokenizer.get_vocab():
             raise RunError(f"objective.base={base} knows other words: give both runs the same data")
         for split, part in rows.items():

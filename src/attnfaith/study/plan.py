@@ -206,8 +206,8 @@ def complete(recipe: Recipe) -> bool:
         (settings,) = json.loads(schema.metadata[b"attnfaith"])
         whole = state["status"] == "complete" and record.common_columns(schema.names).keys() <= set(schema.names)
         same = _deciding(recipes.build(settings["recipe"])) == _deciding(recipe)
-        if recipe.objective.base and same:
-            (settings,) = json.loads(pq.read_schema(Path(recipe.objective.base) / RECORD).metadata[b"attnfaith"])
+        if recipe.base and same:
+            (settings,) = json.loads(pq.read_schema(Path(recipe.base) / RECORD).metadata[b"attnfaith"])
             same = state["base"]["weights (SHA-256)"] == settings["model"]
     except (OSError, ValueError, KeyError, TypeError):  # absent, half-written, or of another version: to be run
         return False
