@@ -43,7 +43,7 @@ def test_by_hand(target, classes):
     for output in expected:
         f = target_output(logits, instances(), target, output)
         torch.testing.assert_close(f(logits), torch.tensor(expected[output], dtype=torch.float64), rtol=1e-7, atol=1e-9)
-        assert torch.equal(f(shorter)[:, 1], f(logits)) and torch.equal(f[[1]](shorter[[1], 0])[0], f(shorter)[1, 0])
+        assert torch.equal(f(shorter)[:, 1], f(logits)) and torch.equal(f(shorter[[1], 0], [1])[0], f(shorter)[1, 0])
 
 
 @pytest.mark.parametrize("gap", [20.0, 600.0])

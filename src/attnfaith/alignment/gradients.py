@@ -17,6 +17,9 @@ from attnfaith.subjects.base import frozen
 from attnfaith.subjects.pairs import PairBatch, numpy_of, of_sources, word_sums
 
 
+NUMBER = {"axes": ("G",), "unit": "nats", "undefined": "where the line leaves float range", "tolerance": 2}
+
+
 def word_gradients(subject, batch: PairBatch) -> torch.Tensor:
     """(B,G,S,E) in float64: the slopes of log p of each target word; 0 behind the last word. Kept in the batch.
 
@@ -106,15 +109,8 @@ class IntegratedGradients(PairMeasure):
             undefined=UNDEFINED,
             doc="the source word's part of log p of the target word less log p where all source words are the baseline",
         ),
-        **{
-            f"integrated_gradients_{column}": Column(
-                ("G",), unit="nats", undefined="where the line leaves float range", tolerance=2, doc=doc
-            )
-            for column, doc in (
-                ("residual", "sum of the parts less that difference; 0 is complete"),
-                ("error", "the estimated error of the part that is least certain"),
-            )
-        },
+        "integrated_gradients_residual": Column(doc="sum of the parts less that difference; 0 is complete", **NUMBER),
+        "integrated_gradients_error": Column(doc="the estimated error of the part that is least certain", **NUMBER),
         "integrated_gradients_steps": Column(("G",), "int64", doc="points of the line at which a gradient was taken"),
     }
 

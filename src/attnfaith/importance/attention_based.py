@@ -20,8 +20,7 @@ class AttentionNorm(Measure):
     Source: Kobayashi et al. 2020; for pooled states with the identity as the transformation of what is weighed.
     """
 
-    name, cost = "attention_norm", "reading"
-    needs = frozenset({"weighed vectors"})
+    name, cost, needs = "attention_norm", "reading", frozenset({"weighed vectors"})
     columns = {
         "importance_attention_norm": score(
             "||a h||_2 of a token's attention a and its encoder state h. In layers with heads h is the value, projected "
@@ -51,8 +50,7 @@ class AttentionXGradient(TargetMeasure):
     Source: Serrano & Smith 2019, whose f is the probability of the predicted class.
     """
 
-    name, cost = "attention_x_gradient", "reading"
-    needs = frozenset({"attention gradients"})
+    name, cost, needs = "attention_x_gradient", "reading", frozenset({"attention gradients"})
     columns = {
         "importance_attention_x_gradient": signed_score(
             "a df/da of a token's attention a: each weight is free, nothing is renormalised, states are held fixed "
@@ -75,8 +73,7 @@ class ExactContribution(LogitMeasure):
     attention_x_gradient is the linear part.
     """
 
-    name, cost = "exact_contribution", "reading"
-    needs = frozenset({"states", "affine read-out"})
+    name, cost, needs = "exact_contribution", "reading", frozenset({"states", "affine read-out"})
     columns = {
         "importance_exact_contribution": signed_score(
             "a (w . h) of a token's attention a, its state h and the weights w of the class that target names, or the "

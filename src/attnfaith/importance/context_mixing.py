@@ -29,8 +29,7 @@ class Rollout(Measure):
     Source: Abnar & Zuidema 2020, section 3.
     """
 
-    name, cost = "rollout", "reading"
-    needs = frozenset({"attention maps", "stacked maps"})
+    name, cost, needs = "rollout", "reading", frozenset({"attention maps", "stacked maps"})
     columns = {
         "importance_rollout": share("the product over layers of (A + I) / 2, A the mean of the heads"),
     }
@@ -91,8 +90,7 @@ class Alti(_RolledOut):
     Source: Ferrando et al. 2022.
     """
 
-    name, cost = "alti", "reading"
-    needs = frozenset({"attention maps", "layer parts"})
+    name, cost, needs = "alti", "reading", frozenset({"attention maps", "layer parts"})
     columns = {
         "importance_alti": share(
             "the product over layers of max(0, |y_i| - |y_i - T_i(j)|) in L1, rows divided by their sums, y_i the state "
@@ -118,8 +116,7 @@ class GlobEnc(_RolledOut):
     Source: Modarressi et al. 2022.
     """
 
-    name, cost = "globenc", "reading"
-    needs = frozenset({"attention maps", "layer parts"})
+    name, cost, needs = "globenc", "reading", frozenset({"attention maps", "layer parts"})
     columns = {
         "importance_globenc": share(
             "the product over layers of the lengths of the vectors that tokens add to a layer's result, weights and the "
@@ -167,8 +164,7 @@ class ValueZeroing(_RolledOut):
     Source: Mohebbi et al. 2023.
     """
 
-    name, cost = "value_zeroing", "tokens"
-    needs = frozenset({"attention maps", "layer states"})
+    name, cost, needs = "value_zeroing", "tokens", frozenset({"attention maps", "layer states"})
     columns = {
         "importance_value_zeroing": share(
             "the product over layers of the cosine distance of a layer's result at i with and without the values of j in "

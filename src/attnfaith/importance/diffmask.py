@@ -35,7 +35,6 @@ from attnfaith.record import Column, ragged
 from attnfaith.subjects import Batch, Subject, SubjectError, per_token, require, whole_logits
 from attnfaith.support.draws import drawing
 from attnfaith.support.errors import FileError, excerpt
-from attnfaith.support.escaping import csv_frame
 from attnfaith.support.files import write_atomically
 
 
@@ -199,8 +198,7 @@ class DiffMask(Measure):
     Source: De Cao et al. 2020, section 2.
     """
 
-    name, cost = "diffmask", "reading"
-    needs = frozenset({"classes", "embeddings", "token states"})
+    name, cost, needs = "diffmask", "reading", frozenset({"classes", "embeddings", "token states"})
     columns = {
         "importance_diffmask": score(
             "probability that trained gates leave a token open, so that its embedding is not wholly replaced, gates of all "
@@ -285,8 +283,7 @@ class DiffMask(Measure):
         require(subject, self.needs, "diffmask")
         gates, log = train_gates(subject, rows, validation, self, seed, say)
         about = {"model": subject.digest(), "settings": self.settings, "seed": seed, "texts": [len(rows), len(validation)]}
-        lines = log.map(lambda value: f"{value:.6g}" if isinstance(value, float) else value)
-        write_atomically(path.with_suffix(".csv"), csv_frame(lines))
+        write_atomically(path.with_suffix(".csv"), log.to_csv(index=False, na_rep="NaN", float_format="%.6g"))
         save_gates(gates, path, about)
         return path
 

@@ -120,8 +120,7 @@ class Gradient(Measure):
     Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
     """
 
-    name, cost = "gradient", "gradient"
-    needs = frozenset({"embeddings", "embedding length"})
+    name, cost, needs = "gradient", "gradient", frozenset({"embeddings", "embedding length"})
     columns = {
         "importance_gradient": score(
             f"|sum_d x_d dp/dx_d|, {ITEM}, {PROBABILITY}; through the attention of a model with many heads and layers, and "
@@ -154,8 +153,7 @@ class GradientAttentionHeld(Gradient):
     Source: Jain & Wallace 2019, section 4.1 and their code ("XxE[X]").
     """
 
-    name, cost = "gradient_attention_held", "gradient"
-    needs = Gradient.needs | HELD
+    name, cost, needs = "gradient_attention_held", "gradient", Gradient.needs | HELD
     columns = {
         "importance_gradient_attention_held": score(f"|sum_d x_d dp/dx_d|, {ITEM}, {PROBABILITY}; {HELD_FIXED}"),
     }
@@ -173,8 +171,7 @@ class GradientNorm(Measure):
     Source: Meister et al. 2021, eq. 4; held fixed as in Jain & Wallace 2019, section 4.1.
     """
 
-    name, cost = "gradient_norm", "gradient"
-    needs = frozenset({"embeddings"})
+    name, cost, needs = "gradient_norm", "gradient", frozenset({"embeddings"})
     columns = {
         "importance_gradient_norm": score(f"||df/dx||_2, {ITEM}, {ODDS}; {THROUGH}"),
         "importance_gradient_norm_hidden": score(
@@ -202,8 +199,7 @@ class GradientXInput(TargetMeasure):
     Source: Denil et al. 2015; Shrikumar et al. 2016.
     """
 
-    name, cost = "gradient_x_input", "gradient"
-    needs = frozenset({"embeddings", "embedding length"})
+    name, cost, needs = "gradient_x_input", "gradient", frozenset({"embeddings", "embedding length"})
     columns = {
         "importance_gradient_x_input": signed_score(
             f"x . df/dx, {ITEM}, {TARGET_DOC}; {THROUGH}; markers and a second text have shares that belong to no token"
@@ -235,8 +231,7 @@ class GradientHiddenToInput(Measure):
     Source: Meister et al. 2021, eq. 5 and Table 1.
     """
 
-    name, cost = "gradient_hidden_to_input", "tokens"
-    needs = frozenset({"layers"})
+    name, cost, needs = "gradient_hidden_to_input", "tokens", frozenset({"layers"})
     columns = {
         "hidden_to_input_entropy": Column(
             ("T",),

@@ -41,7 +41,7 @@ GEOMETRIC = 2.0  # an interval whose ends differ by a larger factor is taken in 
 STEEP = 1e-3  # of the way of f, what it may have gone at the first of these: a straight line has gone 1e-4
 NEAR_START = tuple(10.0 ** -(4 * power) for power in range(1, 10))
 """Shares of the line at which f is read where it turns close to the start."""
-RESIDUAL = {"undefined": "where the line leaves float range", "tolerance": 2}  # what rounding and the points leave
+RESIDUAL = {"undefined": "where the line leaves float range", "unit": "what is explained", "tolerance": 2}
 
 
 class Line(NamedTuple):
@@ -190,7 +190,7 @@ def input_line(subject: Subject, batch: Batch, f: TargetOutput, baseline: str | 
     start = torch.where(inside(subject, batch).unsqueeze(-1), filling, embedded)
 
     def value(points, rows):
-        return f[rows](subject.predict(batch.take(rows, points.shape[1]), points))
+        return f(subject.predict(batch.take(rows, points.shape[1]), points), rows)
 
     return Line(start, embedded, lengths, value, f(whole_logits(subject, batch)))
 
@@ -204,7 +204,7 @@ def state_line(subject: Subject, batch: Batch, f: TargetOutput) -> Line:
     def value(points, rows):
         queries = None if query is None else query[rows]
         attention = subject.attend(points, mask[rows, : points.shape[1]], queries)
-        return f[rows](subject.decode(points, attention, queries))
+        return f(subject.decode(points, attention, queries), rows)
 
     return Line(torch.zeros_like(hidden), hidden, places, value, f(whole_logits(subject, batch)))
 
@@ -241,8 +241,7 @@ class IntegratedGradients(TargetMeasure):
     Source: Sundararajan et al. 2017, eq. 1 and 3 and proposition 1; Piessens et al. 1983, QUADPACK, section 2.2.
     """
 
-    name, cost = "integrated_gradients", "draws"
-    needs = frozenset({"embeddings"})
+    name, cost, needs = "integrated_gradients", "draws", frozenset({"embeddings"})
     columns = {
         "importance_integrated_gradients": signed_score(
             "sum_d (x - b)_d times the mean of df/dx_d over the line from b to x, x the embeddings of a token and b their "
@@ -257,17 +256,12 @@ class IntegratedGradients(TargetMeasure):
             undefined=UNDEFINED,
             needs=STATES,
         ),
-        **{
-            f"integrated_gradients_{number}{ending}": Column(
-                **fields, needs=needs, doc=doc if not ending else "the same for encoder states"
-            )
-            for number, fields, doc in (
-                ("residual", RESIDUAL, "sum of the tokens' parts - (f - f at the baseline), in units of f"),
-                ("error", RESIDUAL, "the estimated error of the token's part that is least certain, in units of f"),
-                ("steps", {"dtype": "int64"}, "points of the line at which a gradient was taken"),
-            )
-            for ending, needs in (("", frozenset()), ("_hidden", STATES))
-        },
+        "integrated_gradients_residual": Column(doc="sum of the tokens' parts - (f - f at the baseline)", **RESIDUAL),
+        "integrated_gradients_residual_hidden": Column(doc="the same for encoder states", needs=STATES, **RESIDUAL),
+        "integrated_gradients_error": Column(doc="estimated error of the token's part that is least certain", **RESIDUAL),
+        "integrated_gradients_error_hidden": Column(doc="the same for encoder states", needs=STATES, **RESIDUAL),
+        "integrated_gradients_steps": Column(dtype="int64", doc="points of the line at which a gradient was taken"),
+        "integrated_gradients_steps_hidden": Column(dtype="int64", doc="the same for encoder states", needs=STATES),
     }
 
     baseline: Baseline | None = None
@@ -326,8 +320,7 @@ class DeepLift(TargetMeasure):
     Source: Shrikumar et al. 2017, section 3.5.1 (rescale).
     """
 
-    name, cost = "deeplift", "gradient"
-    needs = frozenset({"embeddings"})
+    name, cost, needs = "deeplift", "gradient", frozenset({"embeddings"})
     columns = {
         "importance_deeplift": signed_score(
             "sum_d (x - b)_d m_d, x the embeddings of a token, b the option baseline, zeros unless it says else, m the "
@@ -353,7 +346,7 @@ class DeepLift(TargetMeasure):
         with differentiable(subject):
             both = torch.cat([line.end, line.start]).requires_grad_()
             with _Rescaling():
-                values = f[rows](subject.predict(batch.take(rows), both))
+                values = f(subject.predict(batch.take(rows), both), rows)
             (slopes,) = gradients(values[:count], [both])
         shares = ((line.end - line.start) * slopes[:count]).sum(-1, dtype=torch.float64)
         parts = item_sums(shares, subject.items(batch)).masked_fill(~subject.attendable(batch), 0)

@@ -75,8 +75,7 @@ class AttnLrp(_GradientByRules):
     Source: Achtibat et al. 2024, section 3. No code of theirs is used here.
     """
 
-    name, cost = "attn_lrp", "gradient"
-    needs = frozenset({"embeddings", "backward rules"})
+    name, cost, needs = "attn_lrp", "gradient", frozenset({"embeddings", "backward rules"})
     rules = "halved"
     columns = {
         "importance_attn_lrp": signed_score(
@@ -102,8 +101,7 @@ class DecompX(_GradientByRules):
     Source: Modarressi et al. 2023, section 3, without the decomposition of biases.
     """
 
-    name, cost = "decompx", "gradient"
-    needs = frozenset({"embeddings", "backward rules"})
+    name, cost, needs = "decompx", "gradient", frozenset({"embeddings", "backward rules"})
     rules = "frozen"
     columns = {
         "importance_decompx": signed_score(
@@ -125,8 +123,7 @@ class Chefer(TargetMeasure):
     Source: Chefer et al. 2021 (ICCV), section 3.2, self-attention.
     """
 
-    name, cost = "chefer", "gradient"
-    needs = frozenset({"attention maps", "stacked maps"})
+    name, cost, needs = "chefer", "gradient", frozenset({"attention maps", "stacked maps"})
     columns = {
         "importance_chefer": score(
             f"the mean of R - I over {ROWS_DOC}, R the product over layers of I + the mean over heads of max(0, A df/dA); "
@@ -165,8 +162,7 @@ class Lrp(TargetMeasure):
     Source: Bach et al. 2015; Arras et al. 2017 and 2019; Ali et al. 2022. No code of theirs is used here.
     """
 
-    name, cost = "lrp", "gradient"
-    needs = frozenset({"layers"})
+    name, cost, needs = "lrp", "gradient", frozenset({"layers"})
     columns = {
         "importance_lrp": signed_score(
             "relevance of a token's embedding by the epsilon rule (option epsilon, 0.001 unless it says else), attention, "

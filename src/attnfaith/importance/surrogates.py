@@ -59,12 +59,12 @@ class _Surrogate(TargetMeasure):
             if not length:
                 rows.append((np.zeros(0, np.float32), 0.0))
                 continue
-            text, own, broken = batch.alone(row), f[row : row + 1], []
+            text, broken = batch.alone(row), []
 
-            def value(parts, text=text, own=own, broken=broken):
+            def value(parts, text=text, row=row, broken=broken):
                 with default_dtype(dtype):
                     (logits,) = read_parts(subject, text, [parts.numpy().astype(bool)], self.absent)
-                values = own(torch.from_numpy(logits[None]).to(subject.device))[0].cpu()
+                values = f(torch.from_numpy(logits[None]).to(subject.device), slice(row, row + 1))[0].cpu()
                 broken += [True] * (not values.isfinite().all())
                 return values.nan_to_num()
 
@@ -116,8 +116,7 @@ class KernelShap(_Surrogate):
     Source: Lundberg & Lee 2017, theorem 2; captum's `KernelShap`.
     """
 
-    name, cost = "kernel_shap", "draws"
-    needs = frozenset({"token deletion"})
+    name, cost, needs = "kernel_shap", "draws", frozenset({"token deletion"})
     columns = {
         "importance_kernel_shap": signed_score(
             "Shapley value of a token, exact where all 2^T parts of the text are read, else an estimate from the option "
@@ -161,8 +160,7 @@ class Lime(_Surrogate):
     Source: Ribeiro et al. 2016, eq. 1 and 2 and section 3.4, with their kernel width for texts; captum's `Lime`.
     """
 
-    name, cost = "lime", "draws"
-    needs = frozenset({"token deletion"})
+    name, cost, needs = "lime", "draws", frozenset({"token deletion"})
     columns = {
         "importance_lime": signed_score(
             "a token's weight in a sparse linear model (penalty on absolute coefficients) fitted to parts of the text that "

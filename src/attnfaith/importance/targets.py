@@ -47,7 +47,7 @@ def token_counts(subject: Subject, batch: Batch) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class TargetOutput:
-    """The number that is explained of each instance, as a function of logits. Indexing takes instances.
+    """The number that is explained of each instance, as a function of logits.
 
     of (B,): the class. against (B,): the class whose logit is taken off it, or None. output: "logit", "probability" or
     "log_odds".
@@ -57,24 +57,18 @@ class TargetOutput:
     against: torch.Tensor | None
     output: str
 
-    def __getitem__(self, rows) -> "TargetOutput":
-        against = None if self.against is None else self.against[rows]
-        return TargetOutput(self.of[rows], against, self.output)
-
-    def __call__(self, logits: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor:
-        """Logits (B,...,C), or those of the instances `rows`, to values (B,...) in float64, whose gradients are exact where
-        a probability rounds to 0 or 1.
+    def __call__(self, logits: torch.Tensor, rows: torch.Tensor | slice = slice(None)) -> torch.Tensor:
+        """Logits (B,...,C), those of the instances `rows`, to values (B,...) in float64, whose gradients are exact where a
+        probability rounds to 0 or 1.
 
         "logit": of the class, minus that of the class it is held against; any number. "log_odds": log(p / (1 - p)), with
         two classes the difference of their logits. "probability": 0..1.
         """
-        if rows is not None:
-            return self[rows](logits)
         if self.output == "logit":
             logits = logits.double()
-            own = logits_of(logits, self.of)
-            return own if self.against is None else own - logits_of(logits, self.against)
-        odds = log_odds(logits, self.of)
+            own = logits_of(logits, self.of[rows])
+            return own if self.against is None else own - logits_of(logits, self.against[rows])
+        odds = log_odds(logits, self.of[rows])
         return torch.nn.functional.logsigmoid(odds).exp() if self.output == "probability" else odds
 
 

@@ -24,7 +24,8 @@ from attnfaith.support.draws import generator
 
 RANKINGS = ("attention", "gradient", "attention_gradient")
 NEVER = "the decision never changes"
-EMPTY = "where no weight is left in some row"
+LOST = {"axes": ("G",), "range": (0.0, 1.0), "undefined": "where no weight, or no word, is left in some row"}
+LOST_OTHER = LOST | {"undefined": "where no weight is left in some row, or the source has one word"}
 
 
 class Erased(TokenEdit):
@@ -87,7 +88,7 @@ class _Erasure(TargetMeasure):
         for values, random in zip(scores, target.random_orders(self.draws, seed, "erasure"), strict=True):
             ranked = np.argsort(-values, 1, "stable") if len(random) else np.empty((0, values.shape[1]), np.int64)
             orders.append(np.concatenate([ranked, random]))
-        columns, gone = {name: [] for name in self.columns}, []
+        rows, gone = [], []
         for places, order in zip(target.places, orders, strict=True):  # without each token, then along each order
             length = len(places)
             along = [rank <= np.arange(length)[:, None] for rank in np.argsort(order, 1)]
@@ -97,14 +98,11 @@ class _Erasure(TargetMeasure):
             (count, length), weights = orders[row].shape, scores[row][0]
             changed = (target.decisions(row, probs[length:]) != predicted[row]).reshape(count, length)
             _, gradient, of_factor = scores[row] * expit(odds[row]) * expit(-odds[row])  # of p, exact where it rounds to 1
-            values = {"gradient": gradient, "attention_gradient": of_factor, "probs": probs[:length].astype(np.float32)}
-            values["order"] = orders[row][len(RANKINGS) :].astype(np.int32)
-            for part, flips in zip(("size", "mass", "empty"), first_flips(changed, weights[orders[row]]), strict=True):
-                values |= {f"flip_{part}_{name}": flips[place] for place, name in enumerate(RANKINGS)}
-                values[f"flip_{part}_random"] = flips[len(RANKINGS) :]
-            for name, column in columns.items():
-                column.append(values[name.removeprefix(f"{self.name}_")])
-        return columns
+            values = [gradient, probs[:length].astype(np.float32), orders[row][len(RANKINGS) :].astype(np.int32)]
+            for flips in first_flips(changed, weights[orders[row]]):
+                values += [*flips[: len(RANKINGS)], flips[len(RANKINGS) :]]
+            rows.append([*values, of_factor][: len(self.columns)])  # the last is attention times the gradient in pooled ones
+        return self.in_columns(subject, rows)
 
 
 @register
@@ -233,16 +231,12 @@ class KnockOut(Measure):
     columns = {
         "knock_out_best": Column(("G",), "int64", doc="source word with the largest weight, from 0 on; of equals the first"),
         "knock_out_other": Column(("G",), "int64", doc="another source word, drawn at random; -1 where there is none"),
-    } | {
-        f"knock_out_{column}": Column(("G",), range=(0.0, 1.0), undefined=undefined, doc=doc)
-        for column, undefined, doc in (
-            ("probs", EMPTY, "probability of the target word without the best word's weight"),
-            ("tvd", EMPTY, "total variation distance of the next token's distribution"),
-            ("other_probs", f"{EMPTY}, or the source has one word", "the probability for the other word"),
-            ("other_tvd", f"{EMPTY}, or the source has one word", "the distance for the other word"),
-            ("removed_probs", "where nothing is left to read", "probability without the best word, as `occlusion` reads it"),
-            ("other_removed_probs", "where the source has one word", "the same without the other word"),
-        )
+        "knock_out_probs": Column(doc="probability of the target word without the best word's weight", **LOST),
+        "knock_out_tvd": Column(doc="total variation distance of the next token's distribution", **LOST),
+        "knock_out_other_probs": Column(doc="the probability for the other word", **LOST_OTHER),
+        "knock_out_other_tvd": Column(doc="the distance for the other word", **LOST_OTHER),
+        "knock_out_removed_probs": Column(doc="probability without the best word, as `occlusion` reads it", **LOST),
+        "knock_out_other_removed_probs": Column(doc="the same without the other word", **LOST_OTHER),
     }
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:

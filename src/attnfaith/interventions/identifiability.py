@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 import torch
 
+from attnfaith.alignment import PairMeasure
 from attnfaith.interventions.polytope import Alternatives, Part, Polytope, equations, of_parts
 from attnfaith.interventions.targets import AFFINE, under, visible
 from attnfaith.measurement.registry import Measure, register
@@ -133,7 +134,7 @@ class Identifiability(Measure):
 
 
 @register
-class CrossIdentifiability(Measure):
+class CrossIdentifiability(PairMeasure):
     """Which other cross-attention a decoder could not tell from its own: exact limits of every weight.
 
     As `identifiability`, of the weight of each source word in each row: the least and the greatest sum of its tokens'
@@ -143,23 +144,18 @@ class CrossIdentifiability(Measure):
     intervals are this package's.
     """
 
-    name, cost, reads, needs = "cross_identifiability", "draws", "pairs", frozenset({"head values"})
+    name, cost, needs = "cross_identifiability", "draws", frozenset({"head values"})
     columns = {
         "cross_identifiability_low": Column(ROWS, range=UNIT, doc="least weight of a source word, mean over target tokens"),
         "cross_identifiability_high": Column(ROWS, range=UNIT, doc="greatest weight of a source word in such rows"),
     }
 
     @torch.no_grad()
-    def __call__(self, subject, batch) -> dict[str, list]:
-        pairs = []
-        for pair in (batch.alone(row) for row in range(len(batch))):
-            words, rows = of_sources(pair, 0).cpu().numpy(), of_targets(pair, 0).cpu().numpy()
-            layers = [
-                np.stack([_word_limits(*head, words) for head in zip(*layer, strict=True)], 1)
-                for layer in subject.head_values(pair)
-            ]
-            pairs.append(np.einsum("rgn,leant->elargt", rows, np.stack(layers)).astype(np.float32))
-        return self.in_columns(subject, pairs)
+    def of_pair(self, subject, pair):
+        words, rows, layers = of_sources(pair, 0).cpu().numpy(), of_targets(pair, 0).cpu().numpy(), []
+        for layer in subject.head_values(pair):
+            layers.append(np.stack([_word_limits(*head, words) for head in zip(*layer, strict=True)], 1))
+        return tuple(np.einsum("rgn,leant->elargt", rows, np.stack(layers)).astype(np.float32))
 
 
 def _word_limits(weights: torch.Tensor, values: torch.Tensor, words: np.ndarray) -> np.ndarray:

@@ -5,17 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from attnfaith.interventions.targets import (
-    Cross,
-    Maps,
-    Pooled,
-    Readout,
-    Target,
-    TargetMeasure,
-    TokenEdit,
-    read_out,
-    softmax,
-)
+from attnfaith.interventions.targets import Cross, Maps, Pooled, Target, TargetMeasure, TokenEdit, read_out, softmax
 from attnfaith.measurement.options import Draws, Layers
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
@@ -241,7 +231,7 @@ class RandomSupport(Measure):
         return self.in_columns(subject, rows)
 
 
-def _distances(text: Readout, drawn: np.ndarray, probs: np.ndarray) -> np.ndarray:
+def _distances(text, drawn: np.ndarray, probs: np.ndarray) -> np.ndarray:
     """Total variation distances (K,T) of predictions without each state to those (K,C) under attentions drawn (K,T)."""
     distances = np.zeros(drawn.shape)
     for row, weights in enumerate(drawn):

@@ -23,6 +23,7 @@ from attnfaith.subjects.attention import ALL
 from attnfaith.subjects.layers import Prefix
 from attnfaith.subjects.pairs import PairBatch, by_target_words, word_sums
 from attnfaith.subjects.protocol import cached, log_odds
+from attnfaith.subjects.reduction import Reduction
 from attnfaith.subjects.translator import label_log_probs
 from attnfaith.support.draws import generator
 
@@ -309,13 +310,10 @@ def chosen_layers(subject: Subject, layers: str | Sequence[int]) -> list[int]:
     Raises ValueError for one that the model does not have.
     """
     count = len(subject.sites.layers)
-    if layers == "shown":
-        return sorted(subject.reduction.chosen(count))
     if isinstance(layers, str):
-        return [count - 1] if layers == "last" else list(range(count))
-    missing = [layer for layer in layers if layer >= count]
-    if missing:
-        raise ValueError(f"layers={list(layers)}: there is no layer {missing[0]}; the model has {count}, counted from 0")
+        return (subject.reduction if layers == "shown" else Reduction(layers=layers)).chosen(count)
+    if max(layers) >= count:
+        raise ValueError(f"layers={list(layers)}: there is no layer {max(layers)}; the model has {count}, counted from 0")
     return sorted(layers)
 
 
