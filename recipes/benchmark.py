@@ -38,7 +38,7 @@ import attnfaith
 from attnfaith import AttentionClassifierForSequenceClassification as Classifier
 from attnfaith import RationaleClassifierForSequenceClassification as Selector
 from attnfaith import recipes
-from attnfaith.data.sources import ROOT_VARIABLE
+from attnfaith.data.loading import ROOT_VARIABLE
 from attnfaith.importance.gradients import Gradient
 from attnfaith.importance.integrated import NODES, IntegratedGradients
 from attnfaith.importance.perturbation import LeaveOneOut

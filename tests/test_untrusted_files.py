@@ -13,7 +13,7 @@ import torch
 
 import attnfaith
 from attnfaith import recipes, record, runs
-from attnfaith.data import sources
+from attnfaith.data.loading import read_published
 from attnfaith.data.own_data import read_own
 from attnfaith.data.registry import DATASETS
 from attnfaith.data.vectors import load_vectors
@@ -145,4 +145,4 @@ def test_a_data_set_that_is_a_script_is_refused(place):
     folder.mkdir(parents=True)
     (folder / f"{folder.name}.py").write_text(CODE)
     with pytest.raises(AttnfaithError, match="Cannot read 'sst' from .*scripts are no longer supported"):
-        sources.read(entry, place)
+        read_published(entry, place)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnfaith.data import counting, planted_evidence
+from attnfaith.data import planted_evidence
 from attnfaith.data.planted_evidence import AFFIRMERS, DISTRACTORS, NEGATORS
 
 
@@ -25,7 +25,8 @@ CASES = PLANTED | COUNTED
 
 def rows_of(case, n, seed=0, **options):
     arguments = CASES[case] | options
-    return (counting if case in COUNTED else planted_evidence).generate(n, seed, **arguments)
+    generate = planted_evidence.count_digits if case in COUNTED else planted_evidence.generate
+    return generate(n, seed, **arguments)
 
 
 def marked(row, mark=1):
@@ -135,6 +136,6 @@ def test_digits_are_counted_anew_from_the_text(case):
         counts = Counter(run)
         assert first != second and row["label"] == int(counts[first] > counts[second])
         assert row["rationale"] == [1, 1, *(int(word in (first, second)) for word in run)] and sum(row["rationale"]) > 2
-        assert {*words} <= {*counting.DIGITS}
+        assert {*words} <= {*planted_evidence.DIGITS}
         lengths.add(len(words))
     assert {*COUNTED[case].get("length", (6, 14))} <= lengths

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnfaith.data.loading import load_splits
+from attnfaith.data.loading import ROOT_VARIABLE, load_splits
 from attnfaith.data.pairs import load_pairs
 from attnfaith.data.registry import DATASETS
-from attnfaith.data.sources import ROOT_VARIABLE
 from attnfaith.data.tokenization import build_tokenizer, encode
 
 

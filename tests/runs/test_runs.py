@@ -12,7 +12,7 @@ from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from attnfaith import recipes, record, runs
-from attnfaith.data.sources import file_digest
+from attnfaith.data.loading import file_digest
 from attnfaith.measurement import engine
 from attnfaith.reporting.cells import split_cells
 from attnfaith.runs import RunError

@@ -258,7 +258,7 @@ def train_gates(
 
     Raises AttnfaithError for arguments other than these, before any work.
     """
-    from attnfaith.data.sources import draw
+    from attnfaith.data.loading import draw
     from attnfaith.importance.diffmask import DiffMask
 
     try:

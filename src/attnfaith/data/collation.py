@@ -22,21 +22,30 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0) -> dict:
 
     Raises DatasetError for no instances, and a column that only some rows have.
     """
+    if len(features) == 0:
+        raise DatasetError("Cannot make a batch of no instances.")
+    batch = padded(features, {"input_ids": pad_token_id, **dict.fromkeys((*POSITION_COLUMNS, "labels", "label"), 0)})
+    if "label" in batch:
+        batch["labels"] = batch.pop("label")
+    return batch
+
+
+def padded(rows: Sequence[Mapping], padding: Mapping[str, int]) -> dict:
+    """Return int64 columns of rows that all have them, lists padded on the right with the values of `padding`: (B, L), or
+    (B,) of numbers; and attention_mask, 1 on input_ids.
+    """
     import torch
     from torch.nn.utils.rnn import pad_sequence
 
-    if len(features) == 0:
-        raise DatasetError("Cannot make a batch of no instances.")
     batch = {}
-    for name in ("input_ids", *POSITION_COLUMNS, "labels", "label"):
-        values = [torch.as_tensor(row[name], dtype=torch.int64) for row in features if name in row]
-        if len(values) != len(features) and (values or name == "input_ids"):
-            raise DatasetError(f"Only {len(values)} of {len(features)} instances have {name!r}; all must.")
-        if values and name in ("labels", "label"):
-            batch["labels"] = torch.stack(values)
-        elif values:
-            batch[name] = pad_sequence(values, batch_first=True, padding_value=pad_token_id if name == "input_ids" else 0)
-    lengths = torch.tensor([len(row["input_ids"]) for row in features])
+    for name, value in padding.items():
+        values = [torch.as_tensor(row[name], dtype=torch.int64) for row in rows if name in row]
+        if len(values) != len(rows) and (values or name == "input_ids"):
+            raise DatasetError(f"Only {len(values)} of {len(rows)} instances have {name!r}; all must.")
+        if values:
+            lists = values[0].dim() > 0
+            batch[name] = pad_sequence(values, batch_first=True, padding_value=value) if lists else torch.stack(values)
+    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
     batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1]) < lengths[:, None]).long()
     return batch
 

@@ -38,8 +38,10 @@ def check_sizes(key: str, sizes: Mapping[str, int]) -> None:
             raise DatasetError(f"{key}[{split!r}] must be a positive number of rows; {size!r} was given.")
 
 
-def generate_splits(generator: Callable, seed: int, arguments: Mapping, sizes: Mapping[str, int]) -> dict[str, list[dict]]:
-    """Return {split: rows} of a generator.
+def generated(
+    generator: Callable, version: int, seed: int, arguments: Mapping, sizes: Mapping[str, int]
+) -> tuple[dict[str, list[dict]], str]:
+    """Return {split: rows} of a generator, and how they were made, in place of a revision.
 
     arguments: of the generator, and perhaps sizes={"train": 2000}, which replace those of `sizes`. Raises DatasetError for
     an argument that the generator lacks or that is out of range.
@@ -47,8 +49,9 @@ def generate_splits(generator: Callable, seed: int, arguments: Mapping, sizes: M
     options = dict(arguments)
     sizes = {**sizes, **options.pop("sizes", {})}
     check_sizes("sizes", sizes)
+    settings = ",".join(f"{key}={value}" for key, value in sorted({**arguments, "seed": seed}.items()))
     try:
-        return {split: generator(n=sizes[split], seed=seed, stream=number, **options) for number, split in enumerate(SPLITS)}
+        rows = {split: generator(n=sizes[split], seed=seed, stream=place, **options) for place, split in enumerate(SPLITS)}
     except ValidationError as refusal:
         error = refusal.errors(include_url=False)[0]
         parameters = inspect.signature(generator).parameters.values()
@@ -57,9 +60,4 @@ def generate_splits(generator: Callable, seed: int, arguments: Mapping, sizes: M
         raise DatasetError(
             f"data.arguments.{place}={error['input']!r}: {error['msg']}; the arguments are sizes, {', '.join(names)}"
         ) from refusal
-
-
-def generated_revision(version: int, seed: int, arguments: Mapping) -> str:
-    """Return how generated rows were made, in place of a revision."""
-    settings = ",".join(f"{key}={value}" for key, value in sorted({**arguments, "seed": seed}.items()))
-    return f"generated-{version}({settings})"
+    return rows, f"generated-{version}({settings})"

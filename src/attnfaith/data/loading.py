@@ -8,21 +8,23 @@ A split is a `datasets.Dataset` with the columns
     impermissible  list[int8], 0/1 per word of text.split(): 1 on words that an honest model needs and a deceptive one hides
 """
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import datasets
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attnfaith.data import counting, planted_evidence, sources
-from attnfaith.data.generators import check_sizes, generate_splits, generated_revision
+from attnfaith.data import planted_evidence
+from attnfaith.data.generators import check_sizes, generated
 from attnfaith.data.impermissible import check_any, check_marks
 from attnfaith.data.registry import SPLITS, DatasetEntry, get_entry
 from attnfaith.data.tokenization import in_memory, normalizer_of, split_words
-from attnfaith.support.errors import DatasetError, counted
+from attnfaith.support.errors import DatasetError, counted, excerpt
 
 
 TYPES = {
@@ -36,29 +38,32 @@ TYPES = {
 """Columns of a split and their types."""
 SIZES = {"train": 2000, "validation": 500, "test": 500}
 """Rows of generated data where the arguments name no other sizes."""
-GENERATORS = {"planted_evidence": planted_evidence, "counting": counting}
+ROOT_VARIABLE = "ATTNFAITH_DATA"
+"""Environment variable that names the folder of local data, laid out like the repositories on the Hub."""
+GENERATORS = {"planted_evidence": planted_evidence.generate, "counting": planted_evidence.count_digits}
 
 
 @dataclass(frozen=True)
 class LoadedDataset:
-    """A data set as read, checked, cut and filtered. `limited` draws limits without reading again.
+    """A data set, or sentence pairs, as read, checked, cut and filtered. `limited` draws limits without reading again.
 
-    splits: train, validation and test; no instance is in two of them. revision: the Hub's, "local-" and a digest of the
-    files, or "generated-" with version and arguments. label_names: of each of the C labels. vocabulary_texts: the training
-    texts (and questions) from which a vocabulary is counted: those before the length filter, as the papers do; after it
-    where a limit draws from train. own: of own data, what was read and assumed.
+    splits: train, validation and test; no instance is in two of them. seed: of limits. revision: the Hub's, "local-" and a
+    digest of the files, or "generated-" with version and arguments. label_names: of each of the C labels. vocabulary_texts:
+    the training texts (and questions) from which a vocabulary is counted: those before the length filter, as the papers do;
+    after it where a limit draws from train. own: of own data, what was read and assumed.
 
-    dropped counts rows left out, by split and reason: too_short, too_long, shortest, longest (of a split), limit (not
-    drawn); and under "source", before a split exists, no_label, other_label, repeated, not_drawn (of the test split).
+    dropped counts rows left out, by split and reason: too_short, too_long, shortest, longest (of a split), empty (a side of
+    a pair), limit (not drawn); and under "source", before a split exists, no_label, other_label, repeated, not_drawn (of the
+    test split).
     """
 
-    splits: datasets.DatasetDict
+    splits: Mapping[str, datasets.Dataset]
     entry: DatasetEntry
     seed: int
     revision: str
-    label_names: list[str]
     dropped: dict[str, dict[str, int]]
-    vocabulary_texts: list[str] = field(repr=False)
+    label_names: Sequence[str] = ()
+    vocabulary_texts: Sequence[str] = field(default=(), repr=False)
     own: dict = field(default_factory=dict)
 
     @classmethod
@@ -75,19 +80,27 @@ class LoadedDataset:
             rows = rows[inside]
             columns = {name: pa.array(rows[name].tolist(), kind) for name, kind in TYPES.items() if name in rows}
             splits[split] = in_memory(pa.table(columns))
-        return cls(splits, entry, seed, revision, label_names, dropped, _texts_of(frames["train"]), own or {})
+        return cls(splits, entry, seed, revision, dropped, label_names, _texts_of(frames["train"]), own or {})
 
     def limited(self, limits: Mapping[str, int] | None = None) -> "LoadedDataset":
         """The data set with at most so many rows of a split, {"train": 1000}: a random subset in file order.
 
         Raises DatasetError for limits of unknown splits.
         """
-        splits, left_out = sources.draw_limits(self.splits, limits or {}, self.seed)
+        check_sizes("limits", limits or {})
+        splits, texts = datasets.DatasetDict(self.splits), self.vocabulary_texts
         dropped = {part: dict(counts) for part, counts in self.dropped.items()}
-        for split, count in left_out.items():
-            dropped[split]["limit"] = count
-        texts = _texts_of(splits["train"]) if "train" in left_out else self.vocabulary_texts
-        return replace(self, splits=datasets.DatasetDict(splits), dropped=dropped, vocabulary_texts=texts)
+        for split, limit in (limits or {}).items():
+            drawn = draw(np.arange(len(splits[split])), limit, self.seed, split)
+            dropped.setdefault(split, {})["limit"] = len(splits[split]) - len(drawn)
+            splits[split] = in_memory(splits[split].data.table.take(drawn))
+            texts = _texts_of(splits["train"]) if split == "train" else texts
+        return replace(self, splits=splits, dropped=dropped, vocabulary_texts=texts)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """The number of rows left out, by split."""
+        return {split: sum(counts.values()) for split, counts in self.dropped.items()}
 
     def _counts(self, column: str) -> dict[str, np.ndarray]:
         """By split, the number of words of each text of a column; {} without that column."""
@@ -143,15 +156,13 @@ def load_splits(
     check_sizes("limits", limits or {})
     target = entry.permissible if impermissible_removed else entry
     if entry.built_in:
-        module = GENERATORS[name]
-        rows = generate_splits(module.generate, seed, arguments, SIZES)
+        sizes = {**SIZES, **arguments.pop("sizes", {})}
+        rows, revision = generated(GENERATORS[name], planted_evidence.VERSION, seed, arguments, sizes)
         tables = {split: pa.Table.from_pylist(part) for split, part in rows.items()}
-        arguments.pop("sizes", None)
-        revision = generated_revision(module.VERSION, seed, arguments)
     elif arguments:
         raise DatasetError(f"{sorted(arguments)} are arguments of generated data; {name!r} is read, not generated.")
     else:
-        tables, revision = sources.read(entry, root)
+        tables, revision = read_published(entry, root)
 
     dropped = {"source": {}}
     frames = {split: _published_rows(entry, split, table) for split, table in tables.items()}
@@ -181,6 +192,74 @@ def without_impermissible(rows: pd.DataFrame) -> pd.DataFrame:
         for text, marks in zip(rows["text"], rows["impermissible"], strict=True)
     ]
     return rows.drop(columns="impermissible").assign(text=texts)
+
+
+# ------------------------------------------------------------------------------------------------ files and the Hub
+
+
+def data_root(root: str | os.PathLike | None) -> Path | None:
+    """Return the folder of local data: `root`, else the one that ATTNFAITH_DATA names, else None."""
+    root = root if root is not None else os.environ.get(ROOT_VARIABLE) or None
+    return None if root is None else Path(root)
+
+
+def file_digest(path: str | os.PathLike) -> str:
+    """Return the SHA-256 of a file. DatasetError where it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DatasetError(f"There is no file {path}: {error.strerror}.") from error
+
+
+def draw(rows: np.ndarray, limit: int, seed: int, split: str) -> np.ndarray:
+    """Draw at most `limit` rows at random, in their order."""
+    if len(rows) <= limit:
+        return rows
+    rng = np.random.default_rng([seed, SPLITS.index(split)])
+    return np.sort(rng.permutation(rows)[:limit])
+
+
+def read_published(entry: DatasetEntry, root: str | os.PathLike | None) -> tuple[dict, str]:
+    """Read {source split: table} of published data, and their revision."""
+    root = data_root(root)
+    folder = root / entry.folder if root is not None else None
+    advice = f"set {ROOT_VARIABLE} to the data root, which holds {entry.folder}. {entry.notes}"
+    if folder is not None and folder.is_dir():
+        try:
+            configs = datasets.get_dataset_config_names(str(folder))
+            loaded = datasets.load_dataset(str(folder), entry.hub_config if entry.hub_config in configs else None)
+        except Exception as error:  # datasets and Arrow raise many kinds
+            raise DatasetError(f"Cannot read {entry.name!r} from {folder}: {excerpt(error, 300)}. {entry.notes}") from error
+        digest = hashlib.sha256()
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name[0] != "."):
+            digest.update(str(path.relative_to(folder)).encode() + bytes.fromhex(file_digest(path)))
+        revision = f"local-{digest.hexdigest()[:12]}"
+    elif entry.hub_id is None:
+        raise DatasetError(f"{entry.name!r} is read from your own files, and there are none: {advice}")
+    else:
+        try:
+            loaded, revision = read_hub(entry.hub_id, entry.hub_config, entry.revision)
+        except DatasetError as error:
+            raise DatasetError(f"Cannot read {entry.name!r}: {error}; or fetch it, and {advice}") from error
+    return {split: loaded[split].with_format("arrow")[:] for split in SPLITS if split in loaded}, revision
+
+
+def read_hub(hub_id: str, config: str | None, revision: str | None) -> tuple[Mapping, str]:
+    """Read the splits of a Hub data set, and the commit they were read at. Its code is never run.
+
+    Raises DatasetError where it cannot be read.
+    """
+    try:
+        builder = datasets.load_dataset_builder(hub_id, config, revision=revision)
+        builder.download_and_prepare()
+        return builder.as_dataset(), str(builder.hash)
+    except Exception as error:  # datasets, Arrow and huggingface_hub raise many kinds
+        advice = "unset HF_HUB_OFFLINE" if datasets.config.HF_HUB_OFFLINE else "check name, revision and connection"
+        raise DatasetError(
+            f"the data set {hub_id} at {revision or 'main'} cannot be read from the Hub: {type(error).__name__}: "
+            f"{excerpt(error, 300)}. {advice}; a data set that was read before needs no connection"
+        ) from error
 
 
 # ------------------------------------------------------------------------------------------------ rows as published

@@ -18,10 +18,9 @@ import pandas as pd
 
 from attnfaith.data.impermissible import check_any, mark_words
 from attnfaith.data.labels import COLUMNS, WHOLE, class_of
-from attnfaith.data.loading import LoadedDataset, without_impermissible
+from attnfaith.data.loading import LoadedDataset, file_digest, read_hub, without_impermissible
 from attnfaith.data.own_files import kind_of, read_file
 from attnfaith.data.registry import SPLIT_NAMES, SPLITS, entry_of
-from attnfaith.data.sources import file_digest, read_hub
 from attnfaith.support.errors import DatasetError, counted, cut, excerpt, nearest
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from attnfaith.data.collation import padded
 from attnfaith.data.tokenization import SPECIAL_TOKENS, fast_tokenizer, in_memory
 from attnfaith.support.errors import DatasetError, excerpt
 
@@ -174,14 +175,8 @@ def pad_pairs(features: Sequence[Mapping], pad_token_id: int = 0, *, linked: boo
     linked: add `linked` (B,K,L) float32: 1 where the words of a label and a source position are linked, else 0.
     """
     import torch
-    from torch.nn.utils.rnn import pad_sequence
 
-    def padded(name: str, value: int) -> torch.Tensor:
-        return pad_sequence([torch.tensor(row[name]) for row in features], batch_first=True, padding_value=value)
-
-    batch = {"input_ids": padded("input_ids", pad_token_id), "labels": padded("labels", UNCOUNTED)}
-    lengths = torch.tensor([len(row["input_ids"]) for row in features])
-    batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1]) < lengths[:, None]).long()
+    batch = padded(features, {"input_ids": pad_token_id, "labels": UNCOUNTED})
     if linked:
         batch["linked"] = torch.zeros(*batch["labels"].shape, batch["input_ids"].shape[1])
         for matrix, row in zip(batch["linked"], features, strict=True):

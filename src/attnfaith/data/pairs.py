@@ -14,15 +14,16 @@ Lambert et al. 2005). Words are counted from 0 or from 1; no file says which.
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+
 from attnfaith.data import translation_tasks
-from attnfaith.data.generators import generate_splits, generated_revision
+from attnfaith.data.generators import generated
+from attnfaith.data.loading import ROOT_VARIABLE, LoadedDataset, data_root
 from attnfaith.data.registry import SPLIT_NAMES, SPLITS, DatasetEntry, pairs_entry
-from attnfaith.data.sources import ROOT_VARIABLE, data_root, draw_limits
 from attnfaith.data.tokenization import in_memory
 from attnfaith.metrics.attention_faithfulness import alignment_error_rate
 from attnfaith.metrics.attention_faithfulness.columns import InputError
@@ -34,27 +35,6 @@ SIZES = {"train": 8000, "validation": 500, "test": 500}
 ENDINGS = {"source": (".src",), "target": (".trg",), "links": (".align", ".talp")}
 
 
-@dataclass(frozen=True)
-class LoadedPairs:
-    """Sentence pairs as read.
-
-    splits: {split: `datasets.Dataset`}. seed: draws limits. revision: as `LoadedDataset.revision`. left_out: by split, the
-    number of pairs that have a side without words, or are beyond a limit.
-    """
-
-    splits: dict
-    entry: DatasetEntry
-    seed: int
-    revision: str
-    left_out: dict[str, int]
-
-    def limited(self, limits: Mapping[str, int]) -> "LoadedPairs":
-        """The same pairs with at most so many of a split, drawn at random, in their order."""
-        splits, drawn = draw_limits(self.splits, limits, self.seed)
-        left_out = {split: self.left_out.get(split, 0) + drawn.get(split, 0) for split in splits}
-        return replace(self, splits=splits, left_out=left_out)
-
-
 def load_pairs(
     name: str | None = None,
     *,
@@ -63,7 +43,7 @@ def load_pairs(
     seed: int = 0,
     root: str | os.PathLike | None = None,
     **arguments,
-) -> LoadedPairs:
+) -> LoadedDataset:
     """Load sentence pairs by a name in `PAIRS`, or from a user's folder.
 
     links_from: what the links of that folder count from, 0 or 1. seed: of generated pairs and limits. root: the data root;
@@ -72,9 +52,7 @@ def load_pairs(
 
     Raises DatasetError for an unknown name or argument, missing files, and unusable content.
     """
-    import pyarrow as pa
-
-    left_out = {}
+    dropped = {split: {} for split in SPLITS}
     if path is None:
         entry = pairs_entry(name)
     else:
@@ -84,25 +62,24 @@ def load_pairs(
         generator = translation_tasks.toy_language
         if name in translation_tasks.SEQUENCES:
             generator = partial(translation_tasks.sequences, name)
-        tables = generate_splits(generator, seed, arguments, SIZES)
-        revision = generated_revision(translation_tasks.VERSION, seed, arguments)
+        tables, revision = generated(generator, translation_tasks.VERSION, seed, arguments, SIZES)
     elif arguments:
         raise DatasetError(f"{sorted(arguments)} are arguments of generated pairs; {entry.name!r} is read, not generated.")
     else:
-        tables, revision, left_out = _read(entry, links_from, data_root(root))
+        tables, revision, dropped = _read(entry, links_from, data_root(root))
     splits = {}
     for split, rows in tables.items():
         named = [{"instance_id": f"{entry.name}/{split}/{number}", **row} for number, row in enumerate(rows)]
         splits[split] = in_memory(pa.Table.from_pylist(named))
-    return LoadedPairs(splits, entry, seed, revision, left_out)
+    return LoadedDataset(splits, entry, seed, revision, dropped)
 
 
-def _read(entry: DatasetEntry, first: int, root: Path | None) -> tuple[dict[str, list[dict]], str, dict[str, int]]:
-    """The rows of a folder by split, the revision, and the number of pairs that are left out."""
+def _read(entry: DatasetEntry, first: int, root: Path | None) -> tuple[dict[str, list[dict]], str, dict[str, dict]]:
+    """The rows of a folder by split, the revision, and the numbers of pairs that are left out."""
     if root is None and not entry.own:
         raise DatasetError(f"{entry.name!r} is read from files, and {ROOT_VARIABLE} is not set. {entry.notes}")
     folder = Path(entry.folder) if entry.own else root / entry.folder
-    digest, tables, left_out = hashlib.sha256(), {}, {}
+    digest, tables, dropped = hashlib.sha256(), {}, {}
     for split in SPLITS:
         lines = {}
         for kind, endings in ENDINGS.items():
@@ -128,10 +105,10 @@ def _read(entry: DatasetEntry, first: int, root: Path | None) -> tuple[dict[str,
             columns["links"] = read_links(lines["links"], *sizes, first=first, name=f"{split} of {folder}")
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         tables[split] = [row for row in rows if row["source"] and row["target"]]
-        left_out[split] = len(rows) - len(tables[split])
+        dropped[split] = {"empty": len(rows) - len(tables[split])}
         if not tables[split]:
             raise DatasetError(f"{folder} has no sentences of {split}")
-    return tables, f"local-{digest.hexdigest()[:12]}", left_out
+    return tables, f"local-{digest.hexdigest()[:12]}", dropped
 
 
 def _lines(path: Path) -> list[str]:

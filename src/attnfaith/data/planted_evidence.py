@@ -1,12 +1,13 @@
-"""Generated texts whose label depends on planted words and on nothing else.
+"""Generated texts whose label depends on planted words, or on counted digits, and on nothing else.
 
-Each row is a run of neutral film-review sentences in which some adjectives are replaced by evidence. The neutral words, the
-length, the places of the evidence and the distractors are drawn without the label, so they carry no information about it;
-the label is a function of the planted words alone. So the gold rationale is exact, as no human annotation is.
+`generate`: a row is a run of neutral film-review sentences in which some adjectives are replaced by evidence. The neutral
+words, the length, the places of the evidence and the distractors are drawn without the label, so they carry no information
+about it; the label is a function of the planted words alone. So the gold rationale is exact, as no human annotation is.
 """
 
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from attnfaith.data.generators import Bounds, Number, Positive, checked
@@ -69,6 +70,10 @@ _SLOTS = {slot: tuple(words.split()) for slot, words in _WORDS.items()}
 
 VOCABULARY_SIZE = sum(map(len, _SLOTS.values()))
 
+DIGITS = tuple("0123456789")
+QUESTION = 2
+"""Number of words at the beginning of a text of `count_digits` that are the question."""
+
 
 @checked
 def generate(
@@ -101,8 +106,6 @@ def generate(
 
     Raises DatasetError for a length without room for the planted words.
     """
-    import numpy as np
-
     slots = _vocabulary(vocabulary_size)
     items = n_evidence * redundancy
     planted = items * (2 if needs_context else 1) + distractors
@@ -159,8 +162,6 @@ def _vocabulary(size: int) -> dict[str, tuple[str, ...]]:
 
 def _filler(rng, length: int, slots: dict) -> tuple:
     """Exactly `length` words of neutral sentences, and which of them are adjectives."""
-    import numpy as np
-
     tokens, adjective = [], []
     while len(tokens) < length:
         for part in _PATTERNS[rng.integers(len(_PATTERNS))]:
@@ -168,3 +169,43 @@ def _filler(rng, length: int, slots: dict) -> tuple:
             tokens.append(options[rng.integers(len(options))])
             adjective.append(part == "A")
     return tokens[:length], np.array(adjective[:length], bool)
+
+
+@checked
+def count_digits(n: Number, seed: Number, *, stream: Number = 0, length: Bounds = (6, 14)) -> list[dict]:
+    """n rows as of `generate`, with the question: does the first of two digits occur more often than the second?
+
+    A text is the two digits of the question, then a run of digits. The label is 1 ("more") where the first digit occurs more
+    often in the run than the second, else 0. The evidence is exact: all places of the two digits, including the question.
+    How many places hold one of the two, which places, which digits the question names and all other digits are drawn
+    without the label: it depends only on which of the two digits stands at each of these places.
+
+    length: least and greatest number of words, including the question, drawn uniformly. Raises DatasetError for less than 3.
+
+    Source: the toy task of De Cao et al. 2020 (DiffMask), section 4. There the question has symbols of its own, and labels
+    are as unequal as chance makes them.
+    """
+    low, high = length
+    if low <= QUESTION:
+        raise DatasetError(f"length={length} must be at least {QUESTION + 1} words, the two of the question and one digit")
+
+    rows = []
+    for index in range(n):
+        # the question, the places and all other digits have a stream of their own, which never sees the label
+        neutral = np.random.default_rng([seed, stream, index, 0])
+        choice = np.random.default_rng([seed, stream, index, 1])
+        question, rest = np.split(neutral.permutation(len(DIGITS)), [QUESTION])
+        size = int(neutral.integers(low, high, endpoint=True)) - QUESTION
+        run = rest[neutral.integers(len(rest), size=size)]
+        count = max(1, int(neutral.binomial(size, 0.5)))
+        places = neutral.permutation(size)[:count]
+
+        label = int(choice.random() >= 0.5)
+        first = int(choice.binomial(count, 0.5))
+        while (2 * first > count) != bool(label):
+            first = int(choice.binomial(count, 0.5))
+        run[places] = choice.permutation(np.repeat(question, [first, count - first]))
+        words = [DIGITS[digit] for digit in (*question, *run)]
+        marks = [int(digit in question) for digit in (*question, *run)]
+        rows.append({"text": " ".join(words), "label": label, "rationale": marks})
+    return rows

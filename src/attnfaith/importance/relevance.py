@@ -390,7 +390,7 @@ def read_by_rules(subject, batch, embedded, rules) -> tuple[torch.Tensor, torch.
             group_rules = rules.of(group.rows)
             states = group_rules.encoded(reader.word_encoder, group.take(embedded), group.mask)
             group_query = None if query is None else query[group.rows]
-            weights = project(reader.scores(states.detach(), group_query), group.mask, model.config)
+            weights = project(reader.word_alignment(states.detach(), group_query), group.mask, model.config)
             inputs = inputs.index_put((group.rows, group.numbers), group_rules.pooled(states, weights))
     hidden = rules.encoded(model.model.encoder, inputs, present)
     attention = model.attend(hidden.detach(), mask, query)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import rankdata
 
 
 def classification_scores(probs: np.ndarray, labels: Sequence) -> dict[str, float | int]:
@@ -17,6 +16,8 @@ def classification_scores(probs: np.ndarray, labels: Sequence) -> dict[str, floa
 
     Raises ValueError where shapes do not fit or a label is out of range.
     """
+    from sklearn.metrics import f1_score, roc_auc_score  # importing it takes longer than a score
+
     probs, labels = np.asarray(probs, np.float64), np.asarray(labels, np.float64)
     if probs.ndim != 2 or labels.shape != probs.shape[:1]:
         raise ValueError(f"probs has shape {probs.shape} and labels {labels.shape}; give [N, C] and [N]")
@@ -26,16 +27,13 @@ def classification_scores(probs: np.ndarray, labels: Sequence) -> dict[str, floa
     scored = ~np.isnan(labels) & ~np.isnan(probs).any(axis=1)
     probs, labels = probs[scored], labels[scored].astype(np.int64)
     decisions, n = probs.argmax(axis=1), len(labels)
-    scores = {"n_scored": n, "n_unscored": len(scored) - n}
-    scores["accuracy"] = float(np.mean(decisions == labels)) if n else float("nan")
-    scores["roc_auc"] = float("nan")
-    positives = int(labels.sum())
-    if n_classes == 2 and 0 < positives < n:
-        rank_sum = rankdata(probs[:, 1])[labels == 1].sum()
-        scores["roc_auc"] = float((rank_sum - positives * (positives + 1) / 2) / (positives * (n - positives)))
+    scores = {"n_scored": n, "n_unscored": len(scored) - n, "accuracy": np.nan, "roc_auc": np.nan}
+    f1 = [np.nan] * n_classes
+    if n:
+        scores["accuracy"] = float(np.mean(decisions == labels))
+        f1 = f1_score(labels, decisions, labels=range(n_classes), average=None, zero_division=np.nan).tolist()
+    if n_classes == 2 and len(set(labels)) == 2:
+        scores["roc_auc"] = float(roc_auc_score(labels, probs[:, 1]))
     for label in range(n_classes):
-        support, hits = int((labels == label).sum()), int((labels[decisions == label] == label).sum())
-        chosen = support + int((decisions == label).sum())
-        scores[f"f1_class_{label}"] = 2 * hits / chosen if chosen else float("nan")
-        scores[f"support_class_{label}"] = support
+        scores |= {f"f1_class_{label}": f1[label], f"support_class_{label}": int((labels == label).sum())}
     return scores

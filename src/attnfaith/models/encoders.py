@@ -63,18 +63,15 @@ class OrthogonalLSTM(nn.RNNBase):
         for count, gates in enumerate(entering.unbind(0)):
             enter, keep, candidate, leave = torch.addmm(gates, state, self.weight_hh_l0.t()).chunk(4, -1)
             memory = torch.addcmul(keep.sigmoid() * memory, enter.sigmoid(), candidate.tanh())
-            state = without_mean(leave.sigmoid() * memory.tanh(), total, count)
+            state = leave.sigmoid() * memory.tanh()
+            # s . m / (m . m + e) m = s . t / (t . t + e n^2) t for the sum t of n states and m = t / n
+            exact = state.to(total.dtype)
+            length = (total * total).sum(-1, keepdim=True) + NEARLY_ZERO * (count * count + (count == 0))
+            along = (exact * total).sum(-1, keepdim=True) / length
+            state = torch.addcmul(exact, along, total, value=-1).to(state.dtype)
             total = total + state
             states.append(state)
         return torch.stack(states), (state,)
-
-
-def without_mean(states: torch.Tensor, total: torch.Tensor, count: int) -> torch.Tensor:
-    """Return states (B,H) without their part along the mean of `count` earlier states, whose sum is total (B,H)."""
-    # s . m / (m . m + e) m = s . t / (t . t + e n^2) t for m = t / n
-    exact = states.to(total.dtype)
-    length = (total * total).sum(-1, keepdim=True) + NEARLY_ZERO * (count * count + (count == 0))
-    return torch.addcmul(exact, (exact * total).sum(-1, keepdim=True) / length, total, value=-1).to(states.dtype)
 
 
 class Recurrent(Encoder):

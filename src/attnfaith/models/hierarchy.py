@@ -88,12 +88,10 @@ class SentenceReader(nn.Module):
         attention = torch.zeros_like(items, dtype=torch.promote_types(embedded.dtype, torch.float32))
         for group in sentence_groups(items):
             states, _ = self.word_encoder(group.take(embedded), group.mask)
-            weights = project(self.scores(states, None if query is None else query[group.rows]), group.mask, self.config)
+            weights = project(
+                self.word_alignment(states, None if query is None else query[group.rows]), group.mask, self.config
+            )
             sums = (weights.to(states.dtype).unsqueeze(1) @ states).squeeze(1).to(vectors.dtype)  # autocast gives others
             vectors = vectors.index_put((group.rows, group.numbers), sums)
             attention = group.put(weights, attention)
         return vectors, present, attention
-
-    def scores(self, states: torch.Tensor, query: torch.Tensor | None = None) -> torch.Tensor:
-        """Return alignment scores (B,W) of word states (B,W,H), before mask and projection."""
-        return self.word_alignment(states, query)

@@ -140,27 +140,22 @@ class RationaleClassifierForSequenceClassification(PaperPreTrainedModel):
 
     def select(self, embedded: Embedded) -> Selection:
         """Stage 1: embedded texts to gates."""
-        inside, kind = embedded.inside, self.config.sampler
+        inside = embedded.inside
         scores = self.selector(embedded.vectors, embedded.present)
-        exact = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        gates, values = getattr(self, f"_{kind}")(exact, inside)
+        exact, gates = scores.to(torch.promote_types(scores.dtype, torch.float32)), None
+        if self.config.sampler == "bernoulli":
+            values = exact.squeeze(-1).sigmoid() * inside
+            gates = bernoulli_sample(exact.squeeze(-1), inside) if self.training else None
+        elif self.config.sampler == "hardkuma":
+            values = hardkuma_value(*kuma_shape(exact), inside)
+            gates = hardkuma_sample(*kuma_shape(exact), inside) if self.training else None
+        else:
+            # the authors have two variables for each token, selected and not, whose squares both count
+            relaxed = (exact.squeeze(-1).double() / self.config.temperature + 1) / 2
+            gates = values = budget(relaxed, inside, budget_tokens(inside, self.config.budget)).to(exact.dtype)
         selected = self.harden(values, inside)
         gates = gates if self.training else selected.to(exact.dtype)
         return Selection(scores * inside.unsqueeze(-1), values, selected, gates)
-
-    def _bernoulli(self, scores, inside):
-        scores = scores.squeeze(-1)
-        return bernoulli_sample(scores, inside) if self.training else None, scores.sigmoid() * inside
-
-    def _hardkuma(self, scores, inside):
-        a, b = kuma_shape(scores)
-        return hardkuma_sample(a, b, inside) if self.training else None, hardkuma_value(a, b, inside)
-
-    def _budget(self, scores, inside):
-        # the authors have two variables for each token, selected and not, whose squares both count
-        exact = (scores.squeeze(-1).double() / self.config.temperature + 1) / 2
-        gates = budget(exact, inside, budget_tokens(inside, self.config.budget)).to(scores.dtype)
-        return gates, gates
 
     def harden(self, values: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
         """Return the selection of test time, (B,L) bool, from values (B,L) and tokens (B,L); see the class."""

@@ -14,8 +14,8 @@ from transformers.utils.logging import disable_progress_bar
 
 from attnfaith import recipes, record
 from attnfaith.data.fingerprint import digest_data, fingerprint
+from attnfaith.data.loading import draw
 from attnfaith.data.pair_encoding import encode_pairs
-from attnfaith.data.sources import draw
 from attnfaith.loading import device_of
 from attnfaith.measurement import engine
 from attnfaith.measurement.registry import build

@@ -24,9 +24,9 @@ from transformers import (
 )
 
 from attnfaith import loading, models
+from attnfaith.data.loading import ROOT_VARIABLE, file_digest
 from attnfaith.data.pair_encoding import build_pair_tokenizer
 from attnfaith.data.registry import entry_of
-from attnfaith.data.sources import ROOT_VARIABLE, file_digest
 from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.data.vectors import load_vectors

@@ -14,7 +14,7 @@ from attnfaith.data.fingerprint import digest_model, fingerprint
 from attnfaith.data.loading import LoadedDataset, load_splits
 from attnfaith.data.own_data import read_own
 from attnfaith.data.pair_encoding import encode_pairs
-from attnfaith.data.pairs import LoadedPairs, load_pairs
+from attnfaith.data.pairs import load_pairs
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.data.tokenization import encode
 from attnfaith.measurement import engine
@@ -32,7 +32,7 @@ KINDS = {"guided": ("classification", "adversarial"), "adversarial": ("classific
 WEIGHTS = "weights (SHA-256)"
 
 
-def load_data(recipe: Recipe, *, whole: bool = False) -> LoadedDataset | LoadedPairs:
+def load_data(recipe: Recipe, *, whole: bool = False) -> LoadedDataset:
     """Return the data set of a recipe, or its sentence pairs, with its limits; whole: without them."""
     data = recipe.data
     try:

@@ -181,7 +181,7 @@ class MaskedWords(Penalty):
             states = trainer.model.encode(
                 ids.masked_fill(masked, mask_id), inputs["attention_mask"], inputs.get("token_type_ids")
             ).hidden
-            logits = trainer.reader.word_logits(states[masked])
+            logits = getattr(trainer.model, PREDICTION)(states[masked])
         return masked_language_model(logits, ids, masked), masked.any(-1)
 
 
@@ -274,10 +274,6 @@ class ClassifierReader:
         words = self.model.attendable(inputs["input_ids"], inputs["attention_mask"], inputs.get("token_type_ids"))
         scores = read["scores"] if config.projection == "softmax" else None
         return WordStates(words, outputs.attention, scores, read["vectors"], read["encoded"][0])
-
-    def word_logits(self, states: torch.Tensor) -> torch.Tensor:
-        """Return what states (N,H) predict over the vocabulary: (N,V)."""
-        return getattr(self.model, PREDICTION)(states)
 
 
 class PretrainedReader:

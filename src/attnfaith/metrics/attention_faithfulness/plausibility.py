@@ -110,11 +110,9 @@ def token_f1(chosen: Sequence, rationale: Sequence) -> tuple[np.ndarray, np.ndar
     chosen: N rows of 0 and 1. Where no token is chosen precision is undefined and F1 is 0: 2 hits / (chosen + marked).
     """
     columns = {"chosen": chosen, "rationale": rationale}
-    hits = _of_marks(lambda picked, marked: (picked * marked).sum(), **columns)
-    picked, marked = (
-        _of_marks(lambda picked, _: picked.sum(), **columns),
-        _of_marks(lambda _, marked: marked.sum(), **columns),
-    )
+    hits = _of_marks(np.dot, **columns)
+    picked = _of_marks(lambda picked, _: picked.sum(), **columns)
+    marked = _of_marks(lambda _, marked: marked.sum(), **columns)
     with np.errstate(invalid="ignore"):
         return hits / picked, hits / marked, 2 * hits / (picked + marked)
 

@@ -6,7 +6,7 @@ None or holds a NaN. A sparse attention has many tied (zero) weights, and then n
 tau-b of 1: `tie_ceiling` is how far it can get.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -17,8 +17,7 @@ from .columns import paired
 
 # up to this many tokens the exact null distribution of tau is used, as scipy.stats.kendalltau does
 EXACT_LENGTH = 33
-# numbers per block of padded rows: enough to amortise the calls, few enough for the processor's cache
-BLOCK_SIZE = 1 << 17
+BLOCK_SIZE = 256  # rows that are padded together: enough to amortise the calls, of similar length
 
 
 def kendall_tau(x: Sequence, y: Sequence) -> tuple[np.ndarray, np.ndarray]:
@@ -44,29 +43,19 @@ def tie_ceiling(x: Sequence, y: Sequence) -> np.ndarray:
 
 
 def _by_row(x: Sequence, y: Sequence) -> np.ndarray:
-    """tau-b, its p-value and its ceiling, [3, N]."""
+    """tau-b, its p-value and its ceiling, [3, N]: computed in blocks of rows of similar length, padded with inf."""
     pairs = paired({"x": x, "y": y})
     results = np.full((3, len(pairs)), np.nan)
-    for rows, n, blocks in _blocks(pairs):
-        results[:, rows] = _kendall_block(n, *blocks)
-    return results
-
-
-def _blocks(pairs: Sequence[tuple | None]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Defined pairs in blocks of similar length: (rows [R], lengths [R], both columns [2, R, W], padded with inf)."""
     lengths = np.array([0 if pair is None else len(pair[0]) for pair in pairs], np.int64)
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] >= 2]
-    ordered, begin = lengths[order], 0
-    while begin < len(order):
-        # little padding: no row of a block is much longer than its shortest
-        similar = np.searchsorted(ordered, ordered[begin] * 5 // 4 + 4, side="right")
-        end = min(similar, begin + max(1, BLOCK_SIZE // ordered[similar - 1]))
-        rows, n, begin = order[begin:end], ordered[begin:end], end
-        block = np.full((2, len(rows), n.max()), np.inf)
+    for begin in range(0, len(order), BLOCK_SIZE):
+        rows = order[begin : begin + BLOCK_SIZE]
+        block = np.full((2, len(rows), lengths[rows].max()), np.inf)
         for place, row in enumerate(rows):
             block[:, place, : lengths[row]] = pairs[row]
-        yield rows, n, block
+        results[:, rows] = _kendall_block(lengths[rows], *block)
+    return results
 
 
 def _kendall_block(n: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
