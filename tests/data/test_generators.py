@@ -24,9 +24,8 @@ CASES = PLANTED | COUNTED
 
 
 def rows_of(case, n, seed=0, **options):
-    arguments = CASES[case] | options
     generate = planted_evidence.count_digits if case in COUNTED else planted_evidence.generate
-    return generate(n, seed, **arguments)
+    return generate(n, seed, **CASES[case] | options)
 
 
 def marked(row, mark=1):

@@ -128,7 +128,7 @@ def test_rationales_from_spans_marks_and_quotes(root, columns, expected):
         ("planted_evidence", {"lenght": (1, 2)}, r"lenght=.*Unexpected keyword argument; the arguments are sizes, length"),
         ("sst", {"length": (1, 2)}, r"\['length'\] are arguments of generated data; 'sst' is read"),
         ("ssst", {}, "'ssst'; did you mean 'sst'"),
-        ("sst", {}, "Cannot read 'sst': the data set SetFit/sst2 at main .* set ATTNFAITH_DATA"),
+        ("sst", {}, "Cannot read 'sst': the data set SetFit/sst2 at .* set ATTNFAITH_DATA"),
         ("mimic_anemia", {}, "'mimic_anemia' is read from .*mimic/anemia.*csv, jsonl or parquet"),
         ("sst", {"impermissible_removed": True}, "impermissible words: take occupation, pronoun, sst_wiki"),
     ],

@@ -5,9 +5,11 @@ words, the length, the places of the evidence and the distractors are drawn with
 about it; the label is a function of the planted words alone. So the gold rationale is exact, as no human annotation is.
 """
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
+import yaml
 from pydantic import Field
 
 from attnfaith.data.generators import Bounds, Number, Positive, checked
@@ -18,55 +20,13 @@ from attnfaith.support.errors import DatasetError
 VERSION = 1
 """Raised whenever the same arguments give other rows."""
 
-EVIDENCE = {
-    "negative": ("dreadful", "tedious", "clumsy", "lifeless", "shallow", "awful", "bland", "dismal"),
-    "positive": ("superb", "charming", "brilliant", "moving", "graceful", "delightful", "masterful", "riveting"),
-}
+with open(Path(__file__).with_suffix(".yaml"), encoding="utf-8") as _file:
+    _WORDS = yaml.safe_load(_file)
+EVIDENCE = {name: words.split() for name, words in _WORDS["evidence"].items()}
 """Evidence words by the name of their class, value 0 and value 1."""
-
-NEGATORS = ("not", "hardly", "never", "barely")
-AFFIRMERS = ("truly", "clearly", "indeed", "plainly")
-DISTRACTORS = ("famous", "costly", "foreign", "lengthy", "local", "recent", "loud", "popular", "modern", "rare")
-
-# A, N, V, P, T stand for an adjective, noun, verb, preposition and adverb of time; the rest is literal.
-_PATTERNS = tuple(
-    pattern.split()
-    for pattern in (
-        "the A N V the A N .",
-        "a A N V a A N P the A N .",
-        "T the A N V the N of the A N .",
-        "in the A N , the A N V a N .",
-        "the N of this A N V the A N T .",
-        "we see a A N P the A N .",
-        "it is a A N with a A N and a N .",
-        "P the A N , a N V the A N .",
-        "one A N V another A N T .",
-        "A N and A N : the N V it T .",
-    )
-)
-_WORDS = {
-    "A": (
-        "old young tall small grey blue early final quiet narrow wide round wooden northern second usual nearby short "
-        "long central former open closed distant green red heavy light plain domestic urban rural annual square double "
-        "paper painted winter summer evening morning silver"
-    ),
-    "N": (
-        "film movie scene actor actress director writer camera story plot script ending opening dialogue score studio "
-        "cast crew audience screen theatre ticket sequel trailer poster costume stage window street train river house "
-        "garden kitchen teacher doctor sister brother mother father neighbour stranger sailor singer driver letter "
-        "photograph mirror bridge harbour market village city island mountain forest hotel office station school library "
-        "museum car bicycle boat door table lamp piano radio newspaper suitcase umbrella coat clock map dog horse "
-        "narrator soundtrack chapter sequence shot credit producer editor composer set"
-    ),
-    "V": (
-        "follows shows opens leaves meets enters finds takes brings crosses passes watches carries joins describes "
-        "mentions includes keeps moves turns holds draws reaches visits records frames features covers remembers "
-        "introduces presents portrays returns films paints"
-    ),
-    "P": "near behind beside above below outside inside across along past around",
-    "T": "today tonight later again twice there here then now afterwards",
-}
-_SLOTS = {slot: tuple(words.split()) for slot, words in _WORDS.items()}
+NEGATORS, AFFIRMERS, DISTRACTORS = (_WORDS[name].split() for name in ("negators", "affirmers", "distractors"))
+_PATTERNS = [pattern.split() for pattern in _WORDS["patterns"]]
+_SLOTS = {slot: words.split() for slot, words in _WORDS["slots"].items()}
 
 VOCABULARY_SIZE = sum(map(len, _SLOTS.values()))
 
@@ -152,7 +112,7 @@ def generate(
     return rows
 
 
-def _vocabulary(size: int) -> dict[str, tuple[str, ...]]:
+def _vocabulary(size: int) -> dict[str, list[str]]:
     """The slot words, cut to `size` in all, in proportion to the size of each list and at least one each."""
     counts = dict.fromkeys(_SLOTS, 1)
     for _ in range(size - len(_SLOTS)):

@@ -70,7 +70,7 @@ class BaseConfig(TrainingArguments):
 class BaseTrainer(Trainer):
     """The base of all trainers of this package.
 
-    Raises DivergedError where the loss of a step is NaN or infinite, before the step is taken (`check_loss`), and where an
+    Raises DivergedError where the loss of a step is NaN or infinite, before the step is taken, and where an
     evaluation finds such weights or losses, before the checkpoint is saved.
     """
 
@@ -80,10 +80,11 @@ class BaseTrainer(Trainer):
         stopping = [EarlyStoppingCallback(args.early_stopping_patience)] if args.early_stopping_patience else []
         super().__init__(model, args, callbacks=[*stopping, *callbacks], **kwargs)
 
-    def check_loss(self, loss: torch.Tensor) -> None:
-        """Raise DivergedError where the loss of a step is not finite in any process."""
-        if not bool(self.accelerator.gather(loss.detach().reshape(1)).isfinite().all()):
+    def training_step(self, *args, **kwargs):
+        loss = super().training_step(*args, **kwargs)
+        if not bool(self.accelerator.gather(loss.reshape(1)).isfinite().all()):  # in all processes, or in none
             raise self._diverged(f"the loss is {loss.item():g}", self.state.global_step + 1, int(self.state.epoch or 0) + 1)
+        return loss
 
     def evaluate(self, *args, **kwargs):
         reached = self.state.global_step, math.ceil(self.state.epoch or 0)
@@ -161,11 +162,8 @@ class AttentionTrainer(BaseTrainer):
             self.check(model, args, train_dataset, eval_dataset)
             if args.balance_classes and self.weighs_classes:
                 self.class_weights = balancing_weights(torch.tensor(train_dataset["labels"][:]), model.config.num_labels)
-        padding, hierarchy = (
-            getattr(kwargs.get("processing_class"), "pad_token_id", 0),
-            getattr(model.config, "hierarchy", "none"),
-        )
-        collator = partial(collate, pad_token_id=padding, hierarchy=hierarchy)
+        padding = getattr(kwargs.get("processing_class"), "pad_token_id", 0)
+        collator = partial(collate, pad_token_id=padding, hierarchy=getattr(model.config, "hierarchy", "none"))
         scores = partial(evaluation_scores, names=self.score_names)
         data = {"train_dataset": train_dataset, "eval_dataset": eval_dataset}
         super().__init__(model, args, **data, data_collator=collator, compute_metrics=scores, **kwargs)
@@ -210,8 +208,6 @@ class AttentionTrainer(BaseTrainer):
             loss = losses.sum() * self.current_gradient_accumulation_steps * self.args.world_size
         else:
             loss = losses.mean()
-        if model.training:
-            self.check_loss(loss)
         return (loss, outputs) if return_outputs else loss
 
     def losses(self, model, inputs: dict) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

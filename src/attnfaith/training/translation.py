@@ -46,10 +46,7 @@ class TranslationTrainer(BaseTrainer):
         super().__init__(model, args, **data, data_collator=collator, **kwargs)
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        loss, _ = self.losses(model, inputs, attends=self.args.impermissible_mass > 0)
-        if model.training:
-            self.check_loss(loss)
-        return loss
+        return self.losses(model, inputs, attends=self.args.impermissible_mass > 0)[0]
 
     def losses(self, model, inputs, *, attends: bool):
         """Return the loss of a batch, and (B,3): right tokens, all tokens, and their mass on linked words."""
