@@ -41,13 +41,11 @@ def pairs():
         rows = {name: encode_pairs(part, tokenizer) for name, part in splits.items()}
         torch.manual_seed(0)
         sizes = {"vocab_size": len(tokenizer), "embedding_size": 16, "hidden_size": 16}
-        model = AttentionSeq2SeqForConditionalGeneration(
-            AttentionSeq2SeqConfig(**sizes, recurrence="luong", embedding_std=1.0)
-        )
+        config = AttentionSeq2SeqConfig(**sizes, recurrence="luong", embedding_std=1.0)
+        model = AttentionSeq2SeqForConditionalGeneration(config)
         usual = {"num_train_epochs": 12, "per_device_train_batch_size": 16, "learning_rate": 0.02, **arguments}
-        parts = rows["train"], rows["validation"]
-        trainer = make_trainer(model, *parts, tmp_path, kind=TranslationTrainer, tokenizer=tokenizer, **usual)
-        return trainer, tokenizer, rows, splits
+        how = {"kind": TranslationTrainer, "tokenizer": tokenizer, **usual}
+        return make_trainer(model, rows["train"], rows["validation"], tmp_path, **how), tokenizer, rows, splits
 
     return make
 

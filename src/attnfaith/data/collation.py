@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
 from attnfaith.support.errors import DatasetError
 
 
@@ -34,9 +38,6 @@ def padded(rows: Sequence[Mapping], padding: Mapping[str, int]) -> dict:
     """Return int64 columns of rows that all have them, lists padded on the right with the values of `padding`: (B, L), or
     (B,) of numbers; and attention_mask, 1 on input_ids.
     """
-    import torch
-    from torch.nn.utils.rnn import pad_sequence
-
     batch = {}
     for name, value in padding.items():
         values = [torch.as_tensor(row[name], dtype=torch.int64) for row in rows if name in row]
@@ -56,8 +57,6 @@ def keep_positions(batch: Mapping, stays, pad_token_id: int = 0) -> dict:
     batch: tensors input_ids, attention_mask (B, L) and perhaps POSITION_COLUMNS (B, L), left unchanged. stays: bool (B, L),
     False on padding. In the returned tensors L is the most positions that stay in a text, at least 1.
     """
-    import torch
-
     lengths = stays.sum(1)
     order = (~stays).to(torch.int8).argsort(dim=1, stable=True)[:, : max(1, int(lengths.max()))]
     present = torch.arange(order.shape[1], device=stays.device) < lengths.unsqueeze(1)
@@ -73,8 +72,6 @@ def keep_positions(batch: Mapping, stays, pad_token_id: int = 0) -> dict:
 
 def by_length(lengths, tokens: int, most: int | None = None):
     """Yield row numbers in batches of similar length, of at most `tokens` padded tokens, or one row, and `most` rows."""
-    import numpy as np
-
     order, start = np.argsort(lengths, kind="stable"), 0
     for stop in range(1, len(order) + 1):
         if stop == len(order) or stop - start == most or lengths[order[stop]] * (stop + 1 - start) > tokens:

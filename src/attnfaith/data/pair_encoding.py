@@ -8,6 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+import pyarrow as pa
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from attnfaith.data.collation import padded
 from attnfaith.data.tokenization import SPECIAL_TOKENS, fast_tokenizer, in_memory
@@ -31,8 +34,6 @@ def build_pair_tokenizer(texts: Iterable[str], *, vocabulary: str = "words", siz
 
     Raises DatasetError for a size without room beside the special tokens.
     """
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-
     if size is not None and size <= len(SPECIAL_TOKENS):
         raise DatasetError(f"data.vocabulary_size={size} leaves no room beside {len(SPECIAL_TOKENS)} special tokens")
     if vocabulary == "words":
@@ -87,8 +88,6 @@ def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: in
     Raises DatasetError for a sentence without words, a word without tokens, and a tokenizer without an end of targets where
     `end` is None.
     """
-    import pyarrow as pa
-
     read = _by_characters if getattr(tokenizer, "is_fast", False) else _word_by_word
     columns = {"instance_id": list(pairs["instance_id"])}
     cut = {}
@@ -174,8 +173,6 @@ def pad_pairs(features: Sequence[Mapping], pad_token_id: int = 0, *, linked: boo
 
     linked: add `linked` (B,K,L) float32: 1 where the words of a label and a source position are linked, else 0.
     """
-    import torch
-
     batch = padded(features, {"input_ids": pad_token_id, "labels": UNCOUNTED})
     if linked:
         batch["linked"] = torch.zeros(*batch["labels"].shape, batch["input_ids"].shape[1])

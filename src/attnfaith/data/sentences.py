@@ -14,6 +14,8 @@ import functools
 import re
 from itertools import groupby
 
+from tokenizers import Regex, normalizers
+
 
 MARK = "<sent>"
 """The special token between two sentences of a text."""
@@ -56,8 +58,6 @@ def _ends() -> list[str]:
 @functools.cache  # the patterns are long, and compiling them takes longer than to prepare many texts
 def mark_places() -> tuple:
     """Return the first normalizers of a preparation: they put the letter that stands for MARK between sentences."""
-    from tokenizers import Regex, normalizers
-
     return (
         normalizers.Replace(_PLACE, " "),
         normalizers.Replace(Regex(rf"<[Bb][Rr]\s*/?>|[\n\r\v\f\x85\u2028\u2029]++(?!\s*[{_NO_START}])"), f" {_PLACE} "),
@@ -70,8 +70,6 @@ def set_marks(max_sentence_length: int | None = None) -> list:
 
     max_sentence_length: a longer sentence continues as another after so many words.
     """
-    from tokenizers import Regex, normalizers
-
     steps = [(rf"{_PLACE}(?:\s*{_PLACE})*", f" {MARK} "), (rf"\A\s*{MARK}(?!\S)\s*", "")]
     if max_sentence_length is not None:
         start = rf"(?:\A\s*|(?<!\S){MARK}\s+|\G)"  # of a sentence, or where the last one was divided

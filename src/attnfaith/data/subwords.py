@@ -10,6 +10,9 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+from huggingface_hub import try_to_load_from_cache
+
 from attnfaith.data.tokenization import LETTERS, encoded_columns, encoded_in_memory, text_positions
 from attnfaith.record import CONTINUES, REPEATS
 from attnfaith.support.errors import DatasetError
@@ -30,8 +33,6 @@ def tokenizer_facts(tokenizer, name: str, revision: str | None = None) -> dict[s
     """Return a tokenizer's name (the last part of a folder's), its commit in the Hub's cache ("local" for a folder), and its
     digest.
     """
-    from huggingface_hub import try_to_load_from_cache
-
     if Path(name).is_dir():
         name, commit = Path(name).resolve().name, "local"
     else:
@@ -122,8 +123,6 @@ def encode_for_classifier(dataset, tokenizer, *, max_length: int | None):
 
     Raises DatasetError for a tokenizer that is not of the tokenizers library, and marks that are not one 0 or 1 per word.
     """
-    import pyarrow as pa
-
     if not getattr(tokenizer, "is_fast", False):
         raise DatasetError(
             f"the tokenizer is a {type(tokenizer).__name__}, which does not report the characters of a token: give the fast "

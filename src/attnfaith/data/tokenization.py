@@ -12,6 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
+import datasets
+import pyarrow as pa
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+
 from attnfaith.data.impermissible import check_marks
 from attnfaith.data.sentences import MARK, divide, mark_places, set_marks
 from attnfaith.support.errors import DatasetError, excerpt
@@ -84,8 +88,6 @@ def normalizer_of(preprocessing: str, hierarchy: str = "none", max_sentence_leng
     """Return the normalizer of a preparation, which turns text that spells a marker into <unk>. DatasetError for an unknown
     preparation.
     """
-    from tokenizers import Regex, normalizers
-
     if preprocessing not in PREPROCESSING:
         raise DatasetError(f"Unknown preprocessing {preprocessing!r}. Known: {', '.join(sorted(PREPROCESSING))}.")
     special = SPECIAL_TOKENS if hierarchy == "none" else (*SPECIAL_TOKENS, MARK)
@@ -127,8 +129,6 @@ def build_tokenizer(
 
     Raises DatasetError for an unknown preprocessing or hierarchy, and a maximum that leaves no room for a word.
     """
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
     if hierarchy not in ("none", "sentence"):
         raise DatasetError(f"Unknown hierarchy {hierarchy!r}. Known: none, sentence.")
     least = 5 if pair else 3
@@ -195,15 +195,11 @@ def in_memory(table):
     """Return a `datasets.Dataset` with the rows of an Arrow table and a random fingerprint, for which `datasets` would
     pickle and hash all content: longer than it takes to encode a few texts.
     """
-    import datasets
-
     return datasets.Dataset(table, fingerprint=secrets.token_hex(8))
 
 
 def texts_in_memory(texts: Sequence):
     """Return texts, or pairs (text, second text), as a data set with instance_id, text and, of pairs, text_pair."""
-    import pyarrow as pa
-
     pairs = [(text,) if isinstance(text, str) else text for text in texts]
     columns = dict(zip(("text", "text_pair"), map(list, zip(*pairs, strict=True)), strict=False)) or {"text": []}
     columns["instance_id"] = list(map(str, range(len(pairs))))
@@ -212,8 +208,6 @@ def texts_in_memory(texts: Sequence):
 
 def encoded_in_memory(dataset, encode: Callable, types: Mapping):
     """Return `dataset.map(encode, batched=True)` in memory. types: Arrow's, of all columns of the result, in order."""
-    import pyarrow as pa
-
     tables = [] if len(dataset) else [pa.schema(types).empty_table()]
     for start in range(0, len(dataset), 1000):  # so that the Python lists of only one batch are alive
         rows = dataset[start : start + 1000]
@@ -261,6 +255,26 @@ def encoded_columns(rows: Mapping, tokenizer, max_length: int | None, truncation
     return columns, encoded.encodings
 
 
+_WORDS, _MARKS = pa.list_(pa.string()), pa.list_(pa.int8())
+ENCODED_TYPES = {
+    "instance_id": pa.string(),
+    "input_ids": pa.list_(pa.int32()),  # with markers
+    "token_type_ids": _MARKS,  # of pairs
+    "query_tokens": _WORDS,  # of pairs: the words of the second text
+    # [T] words of the (first) text that are read; sentences, their words joined by blanks, where the tokenizer marks
+    # sentences
+    "tokens": _WORDS,
+    "words": pa.list_(_WORDS),  # [T][W] words of sentences
+    "length": pa.int32(),  # of input_ids
+    "truncated": pa.bool_(),  # whether words were cut off
+    "n_unknown": pa.int32(),  # number of the T tokens (words of T sentences) outside the vocabulary
+    "rationale": _MARKS,  # [T] of sentences the largest value of their words
+    "impermissible": _MARKS,  # [L] 1 on parts of impermissible words, 0 on markers and second texts
+    "labels": pa.int64(),
+}
+"""Columns of `encode` and their types."""
+
+
 def encode(dataset, tokenizer, *, max_length: int | None = None):
     """Encode a split with a tokenizer of `build_tokenizer`: one row per instance, Arrow backed.
 
@@ -268,7 +282,7 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
     tokenizer: pairs need one made with `pair=True`. max_length: bound of input_ids, markers included; None: the
     tokenizer's own. In a pair only the first text is cut.
 
-    Returns a `datasets.Dataset` with columns of `encoded_types`. An empty text has T = 0 and only markers in input_ids.
+    Returns a `datasets.Dataset` with columns of `ENCODED_TYPES`. An empty text has T = 0 and only markers in input_ids.
 
     Raises DatasetError for a question that fills max_length, a tokenizer that does not give one id per word and marker, a
     rationale or impermissible that is not one number per word, and texts without blanks between words (`lacks_blanks` holds
@@ -289,31 +303,7 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
             columns.pop("token_type_ids", None)
         return {**columns, **_word_columns(rows, columns, tokenizer)}
 
-    return encoded_in_memory(dataset, read, encoded_types())
-
-
-@functools.cache
-def encoded_types() -> dict:
-    """Return the columns of encoded rows and their types."""
-    import pyarrow as pa
-
-    words, marks, ids = pa.list_(pa.string()), pa.list_(pa.int8()), pa.list_(pa.int32())
-    return {
-        "instance_id": pa.string(),
-        "input_ids": ids,  # with markers
-        "token_type_ids": marks,  # of pairs
-        "query_tokens": words,  # of pairs: the words of the second text
-        # [T] words of the (first) text that are read; sentences, their words joined by blanks, where the tokenizer marks
-        # sentences
-        "tokens": words,
-        "words": pa.list_(words),  # [T][W] words of sentences
-        "length": pa.int32(),  # of input_ids
-        "truncated": pa.bool_(),  # whether words were cut off
-        "n_unknown": pa.int32(),  # number of the T tokens (words of T sentences) outside the vocabulary
-        "rationale": marks,  # [T] of sentences the largest value of their words
-        "impermissible": marks,  # [L] 1 on parts of impermissible words, 0 on markers and second texts
-        "labels": pa.int64(),
-    }
+    return encoded_in_memory(dataset, read, ENCODED_TYPES)
 
 
 def lacks_blanks(text: str, words: Sequence[str]) -> bool | None:

@@ -3,6 +3,8 @@
 A row is {"source": str, "target": str, "links": [[source word, target word, 2]]}, words counted from 0, 2 for a sure link.
 """
 
+import numpy as np
+
 from attnfaith.data.generators import Bounds, Number, Positive, Share, checked
 
 
@@ -29,8 +31,6 @@ def sequences(
     Words are drawn uniformly and independently, so a model must look at the linked word, or remember it.
     vocabulary_size: number of different words. length: least and greatest number of words of a sequence, drawn uniformly.
     """
-    import numpy as np
-
     rows = []
     for index in range(n):
         random = np.random.default_rng([seed, stream, index])
@@ -43,8 +43,6 @@ def sequences(
 
 def lexicon(seed: int, vocabulary_size: int, two_word_share: float) -> list[list[str]]:
     """Return the translation of each word s0, s1, ...: ["t3"], or ["t3a", "t3b"]."""
-    import numpy as np
-
     order = np.random.default_rng([seed, vocabulary_size]).permutation(vocabulary_size)
     entries = [[f"t{word}"] for word in range(vocabulary_size)]
     for word in order[: round(two_word_share * vocabulary_size)]:
@@ -77,8 +75,6 @@ def toy_language(
             conjunction, drawn uniformly.
         reversed_share: probability that a clause is reversed.
     """
-    import numpy as np
-
     entries = lexicon(seed, vocabulary_size, two_word_share)
     rows = []
     for index in range(n):

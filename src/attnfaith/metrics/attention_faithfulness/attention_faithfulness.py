@@ -176,11 +176,9 @@ class AttentionFaithfulness(evaluate.Metric):
         columns |= without_padding({name: columns[name] for name in over_tokens}, mask, names)
         if self.config_name == "erasure":
             _erasure(**columns)
-        for name in _FAULTS.keys() & columns.keys():
-            paired({name: columns[name]}, _FAULTS)
-        for pair in _PAIRS:
-            if set(pair) <= set(columns):
-                paired({name: columns[name] for name in pair})
+        for names in (*((name,) for name in _FAULTS), *_PAIRS):
+            if set(names) <= set(columns):
+                paired({name: columns[name] for name in names}, _FAULTS)
         return columns
 
     def _compute(self, share, per_text, alpha, **columns):
