@@ -18,7 +18,7 @@ from accelerate import PartialState
 
 from attnfaith import loading, recipes, record
 from attnfaith.data.fingerprint import digest_data, digest_model
-from attnfaith.data.tokenization import encoded_in_memory, encoded_types
+from attnfaith.data.tokenization import ENCODED_TYPES, encoded_in_memory
 from attnfaith.interventions.explanation_tests import rationales
 from attnfaith.measurement import engine
 from attnfaith.measurement.registry import classes, find
@@ -101,4 +101,4 @@ def without(rows, scores: Mapping[str, np.ndarray] | None, share: float, word: s
                     words[row][place], ids[row][1 + place] = word, number  # behind the begin marker
         return {"input_ids": ids, "tokens": words}
 
-    return encoded_in_memory(rows, changed, encoded_types())
+    return encoded_in_memory(rows, changed, ENCODED_TYPES)
