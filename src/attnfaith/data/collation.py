@@ -13,13 +13,14 @@ POSITION_COLUMNS = ("token_type_ids", "impermissible", "special_tokens_mask")
 """Columns with a number for each input position besides its id, 0 on padding."""
 
 
-def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0) -> dict:
+def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, *, padding: Mapping[str, int] | None = None) -> dict:
     """Pad instances on the right to the longest of the batch.
 
     Args:
         features: rows of `encode` with input_ids and, in all rows or in none, the POSITION_COLUMNS and a label under
             "labels" or "label". Other columns are ignored.
         pad_token_id: id of the padding token.
+        padding: other columns than these, and the value behind them.
 
     Returns int64 tensors input_ids (B, L), attention_mask (B, L) with 1 on tokens and markers and 0 on padding,
     POSITION_COLUMNS (B, L) with 0 on padding, and labels (B,).
@@ -28,25 +29,19 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0) -> dict:
     """
     if len(features) == 0:
         raise DatasetError("Cannot make a batch of no instances.")
-    batch = padded(features, {"input_ids": pad_token_id, **dict.fromkeys((*POSITION_COLUMNS, "labels", "label"), 0)})
-    if "label" in batch:
-        batch["labels"] = batch.pop("label")
-    return batch
-
-
-def padded(rows: Sequence[Mapping], padding: Mapping[str, int]) -> dict:
-    """Return int64 columns of rows that all have them, lists padded on the right with the values of `padding`: (B, L), or
-    (B,) of numbers; and attention_mask, 1 on input_ids.
-    """
+    if padding is None:
+        padding = dict.fromkeys((*POSITION_COLUMNS, "labels", "label"), 0)
     batch = {}
-    for name, value in padding.items():
-        values = [torch.as_tensor(row[name], dtype=torch.int64) for row in rows if name in row]
-        if len(values) != len(rows) and (values or name == "input_ids"):
-            raise DatasetError(f"Only {len(values)} of {len(rows)} instances have {name!r}; all must.")
+    for name, value in {"input_ids": pad_token_id, **padding}.items():
+        values = [torch.as_tensor(row[name], dtype=torch.int64) for row in features if name in row]
+        if len(values) != len(features) and (values or name == "input_ids"):
+            raise DatasetError(f"Only {len(values)} of {len(features)} instances have {name!r}; all must.")
         if values:
             lists = values[0].dim() > 0
             batch[name] = pad_sequence(values, batch_first=True, padding_value=value) if lists else torch.stack(values)
-    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+    if "label" in batch:
+        batch["labels"] = batch.pop("label")
+    lengths = torch.tensor([len(row["input_ids"]) for row in features])
     batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1]) < lengths[:, None]).long()
     return batch
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from attnfaith.data.collation import padded
+from attnfaith.data.collation import pad_batch
 from attnfaith.data.tokenization import SPECIAL_TOKENS, fast_tokenizer, in_memory
 from attnfaith.support.errors import DatasetError, excerpt
 
@@ -173,7 +173,7 @@ def pad_pairs(features: Sequence[Mapping], pad_token_id: int = 0, *, linked: boo
 
     linked: add `linked` (B,K,L) float32: 1 where the words of a label and a source position are linked, else 0.
     """
-    batch = padded(features, {"input_ids": pad_token_id, "labels": UNCOUNTED})
+    batch = pad_batch(features, pad_token_id, padding={"labels": UNCOUNTED})
     if linked:
         batch["linked"] = torch.zeros(*batch["labels"].shape, batch["input_ids"].shape[1])
         for matrix, row in zip(batch["linked"], features, strict=True):

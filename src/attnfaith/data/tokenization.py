@@ -295,7 +295,8 @@ def encode(dataset, tokenizer, *, max_length: int | None = None):
         raise DatasetError("The split has pairs, the tokenizer was built for single texts: build it with pair=True.")
     if max_length is None and tokenizer.model_max_length < NO_LIMIT:
         max_length = tokenizer.model_max_length
-    _check_blanks([text for text in dataset["text"] if not text.isascii()], tokenizer)
+    if beyond_ascii := [text for text in dataset["text"] if not text.isascii()]:
+        _check_blanks(beyond_ascii, tokenizer)
 
     def read(rows: Mapping) -> dict:
         columns, _ = encoded_columns(rows, tokenizer, max_length, "only_first" if pair else True)

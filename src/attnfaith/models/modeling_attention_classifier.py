@@ -160,10 +160,7 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
         """Stage 1: input ids (B,L), or embeddings (B,L,E), to states, attendable mask and query. Without attention_mask, ids
         equal to pad_token_id are padding. items: for embeddings of a hierarchical model, the `items` of their ids.
         """
-        return self.states(self.read(input_ids, attention_mask, token_type_ids, inputs_embeds, items))
-
-    def states(self, read: Read) -> Encoded:
-        """Run the encoder."""
+        read = self.read(input_ids, attention_mask, token_type_ids, inputs_embeds, items)
         return Encoded(self.encoder(read.inputs, read.present)[0], read.mask, read.query)
 
     def attend(self, hidden: torch.Tensor, mask: torch.Tensor, query: torch.Tensor | None = None) -> torch.Tensor:
@@ -177,13 +174,13 @@ class AttentionClassifierModel(AttentionClassifierPreTrainedModel):
     @capture_outputs(tie_last_hidden_states=False)
     def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None, items=None, **kwargs):
         read = self.read(input_ids, attention_mask, token_type_ids, inputs_embeds, items)
-        hidden, mask, query = self.states(read)
-        attention = self.attend(hidden, mask, query)
+        hidden = self.encoder(read.inputs, read.present)[0]
+        attention = self.attend(hidden, read.mask, read.query)
         return AttentionClassifierOutput(
             last_hidden_state=hidden,
             pooler_output=contexts(hidden, attention),
             attention=attention,
-            query_state=query,
+            query_state=read.query,
             word_attention=read.word_attention,
         )
 
