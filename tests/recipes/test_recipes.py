@@ -162,17 +162,11 @@ def test_the_metric_that_a_checkpoint_is_chosen_by():
     for words, metric in (
         (adversary, "eval_objective"),
         ([*adversary, "--metric_for_best_model=accuracy"], "eval_accuracy"),
-        (PAIRS.split(), "eval_loss"),
+        ([*PAIRS.split(), "--impermissible_mass=0.5"], "eval_loss"),
     ):
         arguments = runs.training_arguments(recipes.parse(MINIMAL, words))
         assert (arguments.metric_for_best_model, arguments.greater_is_better) == (metric, metric == "eval_accuracy")
-
-
-def test_a_translator_is_trained_with_its_penalty():
-    assert (
-        runs.training_arguments(recipes.parse(MINIMAL, [*PAIRS.split(), "--impermissible_mass=0.5"])).impermissible_mass
-        == 0.5
-    )
+    assert arguments.impermissible_mass == 0.5, "a translator is trained with its penalty"
 
 
 # ------------------------------------------------------------------------------------------------ overrides
@@ -201,6 +195,8 @@ def test_overrides_win_over_the_file_and_numbers_are_those_of_yaml_1_2():
     assert recipe.note == f"A variant of a recipe, with another {changed}. The recipe itself says: 2026-01-01"
     assert recipe.training.learning_rate == 0.002 and recipes.parse(recipes.dump(recipe)).note == recipe.note
     assert recipes.parse(text, ["--name=x", "--report.examples=3"]).note == "2026-01-01"
+    whole = recipes.dump(recipe)  # data.removal is null there
+    assert recipes.parse(whole, ["--data.removal.share=0.3"]).data.removal == recipes.Removal(0.3)
 
 
 # ------------------------------------------------------------------------------------------------ files

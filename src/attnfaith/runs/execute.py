@@ -1,6 +1,7 @@
 """A recipe carried out in one folder: prepare, train, measure, report."""
 
 import dataclasses
+import hashlib
 import os
 import shutil
 import time
@@ -128,8 +129,8 @@ def measure(run: Run, output: str | os.PathLike | None = None, device=None) -> N
             _translate(model, run)
         run.state.wait_for_everyone()
     subject = measurable(model, run.tokenizer)
-    rows, attention = subject.rows(run.drawn), None
-    if recipe.data.removal is not None:
+    rows, attention, removal = subject.rows(run.drawn), None, recipe.data.removal
+    if removal is not None:
         rows = remove(recipe, rows, run.tokenizer)
     if recipe.base and recipe.objective.kind != "adversarial":  # the measurement reads it, too
         run.check_base_unchanged()
@@ -138,9 +139,9 @@ def measure(run: Run, output: str | os.PathLike | None = None, device=None) -> N
     facts = {key: value for key, value in read_state(run.folder).items() if key != "seconds"}
     data = {"revision": loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
     texts, training_texts = fingerprint(run.drawn), facts["texts"]["train"]
-    if recipe.data.removal is not None:  # what is left of them
-        texts = data["fingerprint"][section.split][:12]
-        training_texts = facts["provenance"]["data"]["fingerprint"]["train"][:12]
+    if removal is not None:  # what is left of them; two measures may leave the same
+        left = f"{removal.by} {removal.share} {facts['provenance']['data']['fingerprint']['train']}"
+        texts, training_texts = data["fingerprint"][section.split][:12], hashlib.sha256(left.encode()).hexdigest()[:12]
     settings = {"recipe": dataclasses.asdict(recipe), "run": facts, "provenance": run.origin(section.seed, data)}
     settings |= {} if run.pairs else {"label_names": list(loaded.label_names)}
     cell = record.Identity(

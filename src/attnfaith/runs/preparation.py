@@ -21,7 +21,7 @@ from attnfaith.measurement import engine
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.folder import RunError, read_state
 from attnfaith.runs.models import load_model, make_tokenizer
-from attnfaith.runs.removal import check_removal, remove
+from attnfaith.runs.removal import check_measure, remove
 from attnfaith.subjects.base import BOUNDLESS
 from attnfaith.support import provenance
 from attnfaith.support.errors import AttnfaithError, excerpt
@@ -53,14 +53,15 @@ def load_data(recipe: Recipe, *, whole: bool = False) -> LoadedDataset:
 
 def check_base(recipe: Recipe) -> None:
     """Raise RunError where the run whose model a recipe reads is none that can serve."""
-    check_removal(recipe)
-    objective = recipe.objective
-    if not objective.needs_base:
+    removal, objective = recipe.data.removal, recipe.objective
+    if removal is not None:
+        check_measure(removal.by)
+    if recipe.base is None:
         return
-    folder, kinds = Path(objective.base), KINDS[objective.kind]
+    folder, kinds = Path(recipe.base), KINDS.get(objective.kind, ("classification",))
     missing = [name for name in (RECIPE, STATE, MODEL) if not (folder / name).exists()]
     if folder.resolve() == Path(recipe.output_dir).resolve():
-        reason = "is this run's own output_dir; name the run it is trained against"
+        reason = "is this run's own output_dir; name another run"
     elif missing:
         reason = f"is no trained run ({', '.join(missing)} missing there): train it first"
     else:
@@ -76,7 +77,7 @@ def check_base(recipe: Recipe) -> None:
             reason = f"is another model than objective.frozen starts from: {', '.join(changed)}"
         else:
             return
-    raise RunError(f"objective.base={folder} {reason}")
+    raise RunError(f"{'objective' if removal is None else 'data.removal'}.base={folder} {reason}")
 
 
 class Run:

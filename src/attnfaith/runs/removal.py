@@ -33,23 +33,13 @@ from attnfaith.support.files import MODEL, RECIPE
 SCORES = "scores"  # folder in that of the base: its scores, for all runs that need the same
 
 
-def check_removal(recipe: Recipe) -> None:
-    """Raise RecipeError where the words are to be ranked by no measure of inputs, RunError where no such model is there."""
-    removal = recipe.data.removal
-    if recipe.base is None or removal is None:
-        return
+def check_measure(by: str) -> None:
+    """Raise RecipeError for a name that ranks no words."""
     inputs = [measure for measure in classes() if measure.role() == "importance"]
-    names = ["attention", *(measure.name for measure in inputs)]
-    names += [record.ABSOLUTE + measure.name for measure in inputs if measure.signed()]
-    if removal.by not in names:
-        raise RecipeError(f"data.removal.by={excerpt(removal.by)} is no measure of inputs; choose from {', '.join(names)}")
-    folder = Path(removal.base)
-    missing = [name for name in (RECIPE, MODEL) if not (folder / name).exists()]
-    base = None if missing else recipes.load(folder / RECIPE)
-    if missing:
-        raise RunError(f"data.removal.base={folder} is no trained run ({', '.join(missing)} missing there): train it first")
-    if base.kind != "classifier" or base.model.selector or base.model.hierarchy != "none":
-        raise RunError(f"data.removal.base={folder} must be a model of this package whose attention pools states of words")
+    signed = [record.ABSOLUTE + measure.name for measure in inputs if measure.signed()]
+    names = ["random", "attention", *(measure.name for measure in inputs), *signed]
+    if by not in names:
+        raise RecipeError(f"data.removal.by={excerpt(by)} is no measure of inputs; choose from {', '.join(names)}")
 
 
 def remove(recipe: Recipe, rows, tokenizer):
