@@ -39,8 +39,6 @@ CELLS = "cells.json"  # the facts about each record of a repository, from which 
 CHECKPOINT = "checkpoint"  # the column of a result table that names what a row is about
 MODEL_TYPES = (AttentionClassifierConfig.model_type, RationaleClassifierConfig.model_type)  # that are pushed here
 SUFFIXES = (".json", ".py", ".safetensors")  # of the files of a checkpoint that are sent: nothing pickled
-PLACES = {"path", "gates", "output_dir", "base", "folder", "vectors", "source", "tokenizer", "pretrained"}
-"""Keys whose values are paths."""
 TABLES = "*/results-*.parquet"  # the result tables of a repository
 KINDS = {"metric": "space", "records": "dataset", "results": "dataset", "checkpoint": "model"}
 """Role -> kind of repository."""
@@ -134,11 +132,11 @@ def plan(run: str | os.PathLike, owner: str, *, name: str | None = None) -> list
         if not (folder / "report" / "tables").is_dir():
             raise HubError(f"{folder} has no report, whose tables are pushed too: attnfaith report {folder} writes it")
         repo_id = repo_id_of(owner, cards.checkpoint_name(recipe.name) if name is None else name)
-        table, state = _read_record(folder), without_places(state)
+        table, state = _read_record(folder), cards.public(state)
         files = {path.name: path.read_bytes() for path in sorted(folder.glob(f"{MODEL}/*")) if path.suffix in SUFFIXES}
-        files["config.json"] = as_json(without_places(json.loads(files["config.json"])))
+        files["config.json"] = as_json(cards.public(json.loads(files["config.json"])))
         files[STATE] = as_json(state)
-        files[RECIPE] = recipes.dump(recipes.build(without_places(asdict(recipe)))).encode()
+        files[RECIPE] = recipes.dump(recipes.build(cards.public(asdict(recipe)))).encode()
         dataset = facts(records.settings(table)[0]["recipe"]["data"])
         files |= cards.model_card(state, [table], repo_id, dataset, **shared)
         cell = cards.cell_facts(state, table, model_repo=repo_id)
@@ -167,7 +165,7 @@ def plan_record(table: pa.Table, repo_id: str, *, config: str = "default") -> li
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}", str(config)):
         raise HubError(f"config={excerpt(config)}: letters, digits, '-', '_' and '.', 80 at most")
     split = re.sub(r"\W+", "_", one_cell(table).identity.split)
-    table = records.with_settings(table, without_places(records.settings(table)))
+    table = records.with_settings(table, cards.public(records.settings(table)))
     cell = {**cards.cell_facts({}, table, model_repo=None), "split": split}
     return [_record_repo(repo_id, config, table, cell)]
 
@@ -181,9 +179,7 @@ def _check_committed(folder: Path, provenance: Mapping | None) -> None:
 
 
 def _read_record(folder: Path) -> pa.Table:
-    """The record of a run without local places. Raises HubError for one that is not that of one run, and unless the model
-    has a type of this package and the weights that were measured.
-    """
+    """The record of a run without local places. Raises HubError unless it is one of this very model, of this package."""
     table = records.load(folder / RECORD)
     settings = records.settings(table)
     if records.of_sequences(table):
@@ -196,18 +192,7 @@ def _read_record(folder: Path) -> pa.Table:
         raise HubError(f"{folder} holds a {model.config.model_type}: push it with that model's own push_to_hub")
     if subject_of(model).digest() != settings[0]["model"]:
         raise HubError(f"{folder} has other weights than {RECORD} was measured with: measure it again, then push")
-    return records.with_settings(table, without_places(settings))
-
-
-def without_places(value, key: str | None = None):
-    """Return JSON whose absolute paths, in keys that hold paths, are cut to their last part."""
-    if isinstance(value, Mapping):
-        return {name: without_places(item, name) for name, item in value.items()}
-    if isinstance(value, list):
-        return [without_places(item, key) for item in value]
-    if key in PLACES and isinstance(value, str) and (value.startswith("~") or os.path.isabs(value)):
-        return Path(value).name
-    return value
+    return records.with_settings(table, cards.public(settings))
 
 
 # ------------------------------------------------------------------------------------------------ files
@@ -338,9 +323,7 @@ def _send(api: HfApi, repo: Repo, *, private: bool) -> bool:
 
 
 def _joined(repo: Repo, there: Path) -> dict[str, bytes]:
-    """The files of a shared repository with the records or results of other checkpoints in it. there: the folder of those
-    by which it is recognised.
-    """
+    """The files of a shared repository, with the records or results of other checkpoints that lie `there`."""
     if repo.role == "records":
         cells = {**read_object(there / CELLS), **json.loads(repo.files[CELLS])}
         return {**repo.files, **_summary_files(repo.repo_id, cells)}

@@ -14,7 +14,7 @@ from huggingface_hub import HfApi
 
 from attnfaith import cli, hub, recipes, record, runs
 from attnfaith.data.registry import facts
-from attnfaith.hub import table_files, without_places
+from attnfaith.hub import table_files
 from attnfaith.reporting import cards
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.support.files import folder_lock
@@ -104,7 +104,7 @@ def test_the_content_of_a_push_is_the_run_without_paths_of_this_machine(run, tmp
         for place in (str(tmp_path), f"{Path.home()}/", "/data/glove"):
             assert place.encode() not in content, path
     assert json.loads(plan[-1].files["run.json"])["base"] == {"folder": "other"}
-    assert without_places({"note": "/data", "x": [{"base": "~/runs/a"}]}) == {"note": "/data", "x": [{"base": "a"}]}
+    assert cards.public({"note": "/data", "x": [{"base": "~/runs/a"}]}) == {"note": "/data", "x": [{"base": "a"}]}
 
 
 def test_a_dry_run_lists_the_files_of_several_runs(finished, tmp_path, capsys):

@@ -82,6 +82,9 @@ address = own.push_to_hub("alice/mine", private=True)
 assert address.endswith("/datasets/alice/mine"), address
 again = attnfaith.load("alice/mine")
 assert again == own and again.cells[0].identity == own.cells[0].identity
+attnfaith.load(selects).push_to_hub("alice/mine", config="other")
+own.push_to_hub("alice/mine", config="third")
+assert attnfaith.load("alice/mine:default") == own != attnfaith.load("alice/mine:other"), "one of another name stays"
 
 how = {"measures": ["gradient"], "progress": False}
 assert attnfaith.measure("alice/tiny", ["w1 w2"], **how) == attnfaith.measure(tiny, ["w1 w2"], **how)

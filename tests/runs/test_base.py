@@ -52,11 +52,6 @@ def against(family, tmp_path):
     return tmp_path / "base", make
 
 
-def heading(folder, name):
-    (cell,) = split_cells(record.load(folder / "record.parquet"))
-    return cell.heading[name]
-
-
 def outputs_of(folder, recipe=None):
     """{instance id: (attention, probs)} of a run's record, or of its model on validation."""
     path = folder / "record.parquet"
@@ -67,14 +62,9 @@ def outputs_of(folder, recipe=None):
     return dict(zip(table.column("instance_id").to_pylist(), rows, strict=True))
 
 
-def shake(folder):
-    """Change the weights in a run's model."""
-    path = folder / "model" / "model.safetensors"
-    save_file({name: value + 0.01 for name, value in load_file(path).items()}, path, metadata={"format": "pt"})
-
-
 def test_records_name_the_objective(family):
-    assert {name: heading(folder, "objective") for name, (folder, _) in family.items()} == {
+    tables = {name: record.load(folder / "record.parquet") for name, (folder, _) in family.items()}
+    assert {name: split_cells(table)[0].heading["objective"] for name, table in tables.items()} == {
         "base": "classification",
         "adversary": "adversarial(kl, 2)",
         "guided": "guided(bilstm+additive+softmax)",
@@ -167,7 +157,8 @@ def test_a_base_that_was_trained_anew(against):
     base, make = against
     recipe = make("guided")
     runs.run(recipe)
-    shake(base)
+    weights = base / "model" / "model.safetensors"
+    save_file({name: value + 0.01 for name, value in load_file(weights).items()}, weights, metadata={"format": "pt"})
     runs.run(variant(recipes.load(base / "recipe.yaml"), f"--output_dir={base}"), resume=True)
     with pytest.raises(RunError, match="was trained anew since the run in .*: run that with --overwrite_output_dir"):
         runs.run(variant(recipe, "--limit=5"), resume=True)

@@ -49,7 +49,7 @@ def recipe(tmp_path):
     ],
     ids=["gru", "marian"],
 )
-def test_a_run_ends_with_a_record_and_a_report(recipe, model):
+def test_a_run_ends_with_a_record_and_a_report_and_is_measured_anew(recipe, model, tmp_path):
     copier = recipe(model=model, report={"page": True})
     page = runs.run(copier)
     folder = Path(copier.output_dir)
@@ -65,13 +65,9 @@ def test_a_run_ends_with_a_record_and_a_report(recipe, model):
     assert len((folder / "translations.txt").read_text().splitlines()) == 4
     assert "words in place" in page.read_text() and complete(copier)
     assert record.settings(table)[0]["run"]["translation"] == state["translation"]
-
-
-def test_a_run_of_pairs_is_resumed_and_measured_elsewhere(recipe, tmp_path):
-    runs.run(recipe("first"))
-    runs.run(recipe("first", measure={"producers": ["attention", "knock_out"]}), resume=True)
-    assert any("knock_out" in name for name in record.load(tmp_path / "first" / "record.parquet").column_names)
-    other = runs.measure_run(tmp_path / "first", recipe("first", measure={"limit": 2}), tmp_path / "other.parquet")
+    runs.run(recipe(model=model, measure={"producers": ["attention", "knock_out"]}), resume=True)
+    assert any("knock_out" in name for name in record.load(folder / "record.parquet").column_names)
+    other = runs.measure_run(folder, recipe(model=model, measure={"limit": 2}), tmp_path / "other.parquet")
     assert record.load(other).num_rows == 2
 
 

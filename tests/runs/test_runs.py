@@ -189,15 +189,6 @@ def test_a_folder_that_is_not_ours_is_never_touched(tiny_recipe, tmp_path, how):
         assert contents(tmp_path / "run") == dict.fromkeys(names, b"mine")
 
 
-def test_an_overwritten_run_leaves_nothing(copied):
-    folder, recipe = copied
-    (folder / "report" / "old.html").write_text("old")
-    (folder / "checkpoints").mkdir()
-    runs.run(variant(recipe, "--seed=4"), overwrite=True)
-    assert entries(folder) == LEFT and not (folder / "report" / "old.html").exists()
-    assert record.load(folder / "record.parquet").column("seed").unique().to_pylist() == [4]
-
-
 def test_a_resumed_run_measures_and_reports_what_is_missing(copied, monkeypatch, capsys):
     folder, recipe = copied
     before = (folder / "record.parquet").read_bytes()
@@ -274,7 +265,7 @@ def test_a_part_measured_elsewhere_leaves_the_run_as_it_is(copied, tmp_path):
         runs.measure_run(tmp_path, recipe)
 
 
-def test_the_record_of_a_run_is_replaced_with_its_report(copied):
+def test_a_record_is_replaced_with_its_report_and_a_run_with_all_of_it(copied):
     folder, recipe = copied
     agreement = folder / "report" / "tables" / "agreement.csv"
     other = variant(recipe, "--measure.producers=[gradient]", "--limit=9")
@@ -286,6 +277,11 @@ def test_the_record_of_a_run_is_replaced_with_its_report(copied):
     stamp = (folder / "record.parquet").stat().st_mtime_ns
     runs.run(other, resume=True)  # nothing is left to do
     assert (folder / "record.parquet").stat().st_mtime_ns == stamp
+    (folder / "report" / "old.html").write_text("old")
+    (folder / "checkpoints").mkdir()
+    runs.run(variant(recipe, "--seed=4"), overwrite=True)
+    assert entries(folder) == LEFT and not (folder / "report" / "old.html").exists()
+    assert record.load(folder / "record.parquet").column("seed").unique().to_pylist() == [4]
 
 
 def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe, tmp_path, monkeypatch):

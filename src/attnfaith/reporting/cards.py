@@ -46,6 +46,8 @@ LICENCE = "apache-2.0"  # of code and weights
 UNKNOWN_LICENCE = "none is known here to be stated by its publisher; ask before you pass its texts on"
 TAGS = ["attention", "interpretability", "faithfulness", "attnfaith"]
 DECIMALS = 6  # of numbers in metadata
+PLACES = {"path", "gates", "output_dir", "base", "folder", "vectors", "source", "tokenizer", "pretrained"}
+"""Keys whose values are paths."""
 
 
 def licence(dataset: Mapping | None) -> str:
@@ -53,13 +55,15 @@ def licence(dataset: Mapping | None) -> str:
     return "see the data set’s own card" if dataset is None else dataset["licence"] or UNKNOWN_LICENCE
 
 
-def public(value: object) -> object:
-    """Settings without the folders of a machine: of an absolute path the last part."""
+def public(value: object, key: str = "") -> object:
+    """Settings without the folders of a machine: of an absolute path under a key of PLACES the last part."""
     if isinstance(value, Mapping):
-        return {key: public(item) for key, item in value.items()}
+        return {name: public(item, name) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [public(item) for item in value]
-    return PurePath(value).name if isinstance(value, str) and PurePath(value).is_absolute() else value
+        return [public(item, key) for item in value]
+    if key in PLACES and isinstance(value, str) and (value.startswith("~") or PurePath(value).is_absolute()):
+        return PurePath(value).name
+    return value
 
 
 # ---------- the numbers of a model

@@ -32,7 +32,6 @@ from attnfaith.runs.models import check_model, load_model, measurable
 from attnfaith.runs.preparation import Run, check_base
 from attnfaith.runs.removal import remove
 from attnfaith.runs.train import train, training_arguments
-from attnfaith.subjects import subject_of
 from attnfaith.support.errors import excerpt
 from attnfaith.support.escaping import printable
 from attnfaith.support.files import MODEL, RECIPE, RECORD, write_atomically
@@ -170,9 +169,7 @@ def measure(run: Run, output: str | os.PathLike | None = None, device=None) -> N
 
 
 def _prepared(run: Run, subject) -> dict[str, dict]:
-    """The options of the producers. Those that have to be trained on the model are, on the run's own texts, by one process
-    for all, and keep their weights in the run's folder.
-    """
+    """The options of the producers. Those that are trained on the model are, and keep their weights in the run's folder."""
     section = run.recipe.measure
 
     def drawn(split: str, most: int) -> Dataset:
@@ -183,7 +180,7 @@ def _prepared(run: Run, subject) -> dict[str, dict]:
     for producer in build(section.producers, section.options, run.recipe.reads):
         if not producer.is_trained:
             with run.state.main_process_first():
-                prepared = producer.prepare(subject_of(subject), drawn, run.folder, seed=section.seed)
+                prepared = producer.prepare(subject, drawn, run.folder, seed=section.seed)
             options[producer.name] = dataclasses.asdict(prepared)
     return options
 

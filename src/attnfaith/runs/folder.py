@@ -33,9 +33,7 @@ class RunError(AttnfaithError):
 
 @contextlib.contextmanager
 def held(folder: Path, work: str, state: PartialState) -> Iterator[None]:
-    """Hold the folder of a run for `work`, and delete leftovers of killed processes. One of several processes holds it for
-    all; where the folder is in use its FileError ends them all.
-    """
+    """Hold the folder of a run, one process for all, and delete leftovers of killed ones. Raises as `folder_lock`."""
     state.wait_for_everyone()  # all have looked at the folder before anything in it changes
     with folder_lock(folder, work) if state.is_main_process else contextlib.nullcontext():
         if state.is_main_process:

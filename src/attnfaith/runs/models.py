@@ -104,9 +104,7 @@ def _fields(recipe: Recipe) -> dict:
 
 
 def _marian_fields(*, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, dropout, **fields) -> dict:
-    """The fields of a MarianConfig. All weights are drawn with a standard deviation of hidden_size^-0.5: words, which are
-    multiplied by its inverse, are then as large as positions.
-    """
+    """The fields of a MarianConfig."""
     size, heads = hidden_size or 128, num_attention_heads
     if size % heads:
         raise RecipeError(f"model.hidden_size={size} must be a multiple of model.num_attention_heads={heads}")
@@ -116,7 +114,7 @@ def _marian_fields(*, hidden_size, num_hidden_layers, num_attention_heads, inter
         **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in parts.items()},
         "d_model": size,
         "dropout": dropout,
-        "init_std": size**-0.5,
+        "init_std": size**-0.5,  # words, which are multiplied by its inverse, are then as large as positions
         "scale_embedding": True,
         "max_position_embeddings": 1024,
         "pad_token_id": 0,
@@ -128,9 +126,7 @@ def _marian_fields(*, hidden_size, num_hidden_layers, num_attention_heads, inter
 
 
 def check_model(recipe: Recipe, *, files: bool = False) -> None:
-    """Raise an AttnfaithError where the recipe's data set is none for its kind of model, or its model or penalties refuse a
-    key. files: also where its pretrained model is not there; other files are checked when they are loaded.
-    """
+    """Raise an AttnfaithError where data set, model or penalties of a recipe do not suit; files: a pretrained one too."""
     check_data(recipe)
     config = model_config(recipe, pair=recipe.kind != "translator" and entry_of(recipe.data).pair)
     if recipe.penalties.word_tying and recipe.data.vectors is None:
@@ -144,10 +140,7 @@ def check_model(recipe: Recipe, *, files: bool = False) -> None:
 
 
 def make_tokenizer(recipe: Recipe, loaded) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of the recipe's pretrained model, or one of the words of the training texts.
-
-    loaded: the recipe's data set, as `load_data` returns it.
-    """
+    """Return the tokenizer of the recipe's pretrained model, or one of the words of the training texts (`load_data`)."""
     data, entry = recipe.data, loaded.entry
     if recipe.kind == "pretrained":
         return _pretrained_tokenizer(recipe)
@@ -167,9 +160,7 @@ def make_tokenizer(recipe: Recipe, loaded) -> PreTrainedTokenizerBase:
 
 
 def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
-    """Return a fresh model of the recipe for this data set, on the word vectors it names; or its pretrained one with a new
-    head.
-    """
+    """Return a fresh model for a data set, on the word vectors of the recipe; or its pretrained one with a new head."""
     if recipe.kind == "translator":
         eager = {} if recipe.model.type == "gru" else {"attn_implementation": "eager"}
         return AutoModelForSeq2SeqLM.from_config(model_config(recipe, vocab_size=len(tokenizer)), **eager)
@@ -200,9 +191,7 @@ def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
 
 @contextmanager
 def _pretrained(recipe: Recipe) -> Iterator[tuple[Path, PreTrainedConfig]]:
-    """The folder of the pretrained model and its configuration; whatever is raised within the block becomes a RecipeError
-    that names it.
-    """
+    """Folder and configuration of the pretrained model; what is raised within becomes a RecipeError that names it."""
     try:
         folder = loading.model_folder(recipe.model.pretrained, recipe.model.revision)
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -216,9 +205,7 @@ def _pretrained(recipe: Recipe) -> Iterator[tuple[Path, PreTrainedConfig]]:
 
 
 def pretrained_facts(recipe: Recipe, tokenizer) -> dict[str, dict]:
-    """Return the facts of run.json about a recipe's pretrained model and its tokenizer: the name (of a folder its last
-    part), the commit ("local" of a folder) and a digest, 12 hexadecimal digits.
-    """
+    """Return the names, commits ("local" of a folder) and digests of a recipe's pretrained model and of its tokenizer."""
     name, digest, local = recipe.model.pretrained, hashlib.sha256(), Path(recipe.model.pretrained).is_dir()
     with _pretrained(recipe) as (folder, _):
         for path in sorted(folder.glob("model*.safetensors")):
@@ -231,9 +218,7 @@ def pretrained_facts(recipe: Recipe, tokenizer) -> dict[str, dict]:
 
 
 def _pretrained_tokenizer(recipe: Recipe) -> PreTrainedTokenizerBase:
-    """The tokenizer of the recipe's pretrained model, with the bound of the model and of data.max_length, and a padding
-    token.
-    """
+    """The pretrained model's tokenizer, with the bound of the model and of data.max_length, and a padding token."""
     with _pretrained(recipe) as (folder, config):
         tokenizer = loading.load_tokenizer(folder)
         if not tokenizer.is_fast:
@@ -251,9 +236,7 @@ def _pretrained_tokenizer(recipe: Recipe) -> PreTrainedTokenizerBase:
 
 
 def _pretrained_model(recipe: Recipe, labels: dict, tokenizer) -> PreTrainedModel:
-    """The classifier at the start of training: the weights of the files, a new head, and the recipe's projection. Under
-    softmax it is the model of transformers itself, unless impermissible words are kept apart.
-    """
+    """The weights of the files, a new head, and the recipe's projection: under softmax the model of transformers itself."""
     section = recipe.model
     with _pretrained(recipe) as (folder, config):
         config.problem_type, config.id2label, config.label2id = "single_label_classification", *labels.values()

@@ -68,11 +68,8 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         "greater_is_better": metric not in LOWER_IS_BETTER,
         "lr_scheduler_type": "constant",
         "restore_callback_states_from_checkpoint": True,  # how long early stopping has waited
-        "remove_unused_columns": False,
-        "length_column_name": "length",
         # some pretrained ones have layers that no classifier uses, and a selector's may have no gradient in a batch
         "ddp_find_unused_parameters": recipe.kind == "pretrained" or recipe.model.selector is not None,
-        "report_to": "none",
         "disable_tqdm": not sys.stderr.isatty(),  # a bar would fill a log file
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
@@ -85,9 +82,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
 
 
 def train(run: Run, arguments: TrainingArguments) -> None:
-    """Train the model of a run, from its last whole checkpoint, and keep it in the folder; a measure that does not suit it
-    is refused before. Nothing is kept of a training that diverges. Raises what `runs.run` raises.
-    """
+    """Train the model of a run, from its last whole checkpoint, and keep it in the folder. Raises what `runs.run` raises."""
     recipe, base, section, started = run.recipe, run.recipe.base, run.recipe.measure, time.perf_counter()
     rows = {split: run.rows(split) for split in ("train", "validation")}
     if recipe.objective.needs_base:
@@ -128,9 +123,7 @@ def train(run: Run, arguments: TrainingArguments) -> None:
 
 
 def _facts(run: Run, rows: dict[str, Dataset]) -> dict:
-    """The facts of a training for run.json, apart from its outcome; prints what is known about own data, and how many texts
-    cannot be used. rows: encoded splits.
-    """
+    """The facts of a training for run.json, from its encoded splits; prints how many texts cannot be used."""
     loaded, lines, counts = run.loaded, [], {}
     dataset = {"name": loaded.entry.name, "revision": loaded.revision}
     prints = {split: digest_data(part) for split, part in rows.items()}
@@ -206,7 +199,6 @@ def penalties_of(recipe: Recipe) -> list[training.Penalty]:
 def _keep(folder: Path, model, tokenizer, facts: dict) -> None:
     """Save model and tokenizer whole or not at all, and note the facts in the run's state."""
     temporary = folder / f".{MODEL}.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
     model.save_pretrained(temporary)
     tokenizer.save_pretrained(temporary)
     sync_folder(temporary)
@@ -215,16 +207,14 @@ def _keep(folder: Path, model, tokenizer, facts: dict) -> None:
 
 
 def _last_checkpoint(folder: Path, state: PartialState) -> str | None:
-    """The Trainer's last whole checkpoint, or None. Its state is written last; it names the best checkpoint by an absolute
-    path, and the folder may lie elsewhere now.
-    """
+    """The Trainer's last whole checkpoint, or None."""
     for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if state.is_main_process else ():
         try:
             progress = read_object(path / TRAINER_STATE_NAME)
-        except FileError:  # of a process that was killed while it wrote the checkpoint
+        except FileError:  # it is written last, and the process was killed before
             shutil.rmtree(path)
             continue
-        if best := progress.get("best_model_checkpoint"):
+        if best := progress.get("best_model_checkpoint"):  # an absolute path, and the folder may lie elsewhere now
             progress["best_model_checkpoint"] = str(folder / Path(best).name)
             write_atomically(path / TRAINER_STATE_NAME, json.dumps(progress, indent=2))
     state.wait_for_everyone()

@@ -107,12 +107,6 @@ def run_cells(
     """
     if importlib.util.find_spec("snakemake") is None:
         raise StudyError("Snakemake, which runs a study, is not installed: pip install 'attnfaith[study]'")
-    for cell in chosen:
-        if not complete(cell.whole_recipe):
-            from attnfaith.runs import check_model
-
-            with recipes.named(cell.name):
-                check_model(cell.whole_recipe)
     control = Path(study.output_dir) / CONTROL
     with folder_lock(control, "a study"):
         stale = {cell.name for cell in chosen if not complete(cell.whole_recipe)}
@@ -122,8 +116,14 @@ def run_cells(
             print(f"{counted(len(chosen) - len(stale), 'cell')} complete already", flush=True)
         if not stale:
             return
+        from attnfaith.runs import check_model
+
+        chosen = [cell for cell in chosen if cell.name in stale]
+        for cell in chosen:
+            with recipes.named(cell.name):
+                check_model(cell.whole_recipe)
         entries = {}
-        for cell in (cell for cell in chosen if cell.name in stale):
+        for cell in chosen:
             after = [name for name in cell.after if name in stale]
             entries[cell.name] = {"command": cell.command, "folder": str(cell.folder), "after": after}
             cell.log.unlink(missing_ok=True)
@@ -166,10 +166,8 @@ def run_engine(command: Sequence[str], folder: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    """In a new process: accept interrupts, which a shell's background job ignores, and on Linux get one when the parent
-    ends, however it ends.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """In a new process: accept interrupts, and on Linux get one when the parent ends, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # which a shell's background job ignores
     if sys.platform == "linux":
         import ctypes
 
