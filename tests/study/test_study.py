@@ -182,7 +182,7 @@ def test_what_keeps_a_study_from_beginning(monkeypatch, tmp_path):
 # ------------------------------------------------------------------------------------------------ stopped and killed
 
 
-def wait_for(condition, seconds=90):
+def wait_for(condition, seconds=300):
     limit = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < limit, "it did not come"
