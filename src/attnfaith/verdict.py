@@ -33,15 +33,15 @@ DRAWS = 2000
 MAY_SHOW = "may be shown"
 BESIDE = "only beside"
 DO_NOT_SHOW = "do not show"
-CANNOT_TELL = "cannot tell"
+CANNOT_TELL = "cannot be told"
 OUTCOMES = (MAY_SHOW, BESIDE, DO_NOT_SHOW, CANNOT_TELL)
 
 RULE = (
     f"Attention uniform by construction: do not show it. Fewer than {MIN_TEXTS} different texts, or an accuracy that is not "
-    "above the share of the commonest class (Wilson interval): cannot tell. "
+    "above the share of the commonest class (Wilson interval): cannot be told. "
     "Otherwise the top 1, 5, 10, 20 and 50 % of a text's words are deleted, and the log-odds of the predicted class that "
     "are lost are averaged. Let ρ = (attention − random) / (reference − random). "
-    "The reference is not shown to be above random: cannot tell. "
+    "The reference is not shown to be above random: cannot be told. "
     f"The 95 % interval of ρ lies below {POOR:g}: do not show attention. It lies at or above {GOOD:g}, and ρ is at least "
     f"{GOOD_CLASS:g} in every predicted class of {MIN_CLASS_TEXTS} texts or more: attention may be shown. "
     "Everything else: show it only beside the reference. "

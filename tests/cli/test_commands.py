@@ -176,7 +176,12 @@ def test_table(many, kind, suffix, start, capfd):
     assert cli.main([*words, "--format", kind]) == 0
     printed = capfd.readouterr().out
     assert printed.startswith(start) and ("±" in printed or kind == "csv")
-    assert cli.main([*words, "--output", f"table{suffix}"]) == 0 and Path(f"table{suffix}").read_text() == printed
+    for _ in range(2):  # its own file is written anew
+        assert cli.main([*words, "--output", f"table{suffix}"]) == 0 and Path(f"table{suffix}").read_text() == printed
+    Path(f"mine{suffix}").write_text("mine")
+    for refused in ([*words, "--output", f"mine{suffix}"], ["compare", "soft", "sparse", "--output", f"mine{suffix}"]):
+        assert cli.main(refused) == 2 and "was not written by `attnfaith" in capfd.readouterr().err
+    assert Path(f"mine{suffix}").read_text() == "mine"
 
 
 @pytest.mark.slow

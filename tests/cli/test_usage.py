@@ -68,8 +68,11 @@ def test_help_of_a_command(name, capsys):
         (["train", "--producers", "gradent"], "did you mean 'gradient'"),
         (["measure", "model", "--data.path", "texts.csv", "--producer", "gradient"], "did you mean --producers"),
         (["view", "model", "text", "--output", "x.pdf"], "--output 'x.pdf': the page is HTML, so end its name in .html"),
-        (["view", "model", "text", "--output", "own.html"], "own.html is there already and is no page of `attnfaith view`"),
-        (["compare", "a", "b", "--page", "own.html"], "own.html is there already and is no page of `attnfaith compare`"),
+        (
+            ["view", "model", "text", "--output", "own.html"],
+            "own.html is there already and was not written by `attnfaith v",
+        ),
+        (["compare", "a", "b", "--page", "own.html"], "own.html is there already and was not written by `attnfaith compare"),
     ],
 )
 def test_a_mistake_is_one_line_with_the_nearest_name(words, message, capsys, tmp_path, monkeypatch):

@@ -10,8 +10,7 @@ from attnfaith.hub import HubError, plan, plan_record
 from attnfaith.metrics.attention_faithfulness.alignment_error_rate import alignment_results, link_counts, read_links
 from attnfaith.metrics.extraction import RULES, halves
 from attnfaith.reporting.cells import one_cell
-from attnfaith.reporting.page import write_report
-from attnfaith.reporting.pairs import MOST_WORDS, extreme_pairs, page_reading, pair
+from attnfaith.reporting.page import MOST_WORDS, extreme_pairs, page_reading, pair, write_report
 from attnfaith.reporting.sections import alignment, translation
 from attnfaith.reporting.sections.alignment import POSITIONS, Reading, at, columns, readings, weights
 from attnfaith.reporting.seed_tables import overview

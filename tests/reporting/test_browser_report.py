@@ -63,7 +63,7 @@ def test_it_fits_has_ordered_headings_and_runs_its_own_script_alone(opens, pages
     )
     assert len(ids) == len(set(ids)) and {name for words in labels for name in words.split()} <= set(ids)
     code = page.locator("script:not([type='application/json'])").all_text_contents()
-    assert code == [script("parts", "what_if", "explorer").code] and page.locator("img[onerror]").count() == 0
+    assert code == [script("parts", "what_if", "explorer")["code"]] and page.locator("img[onerror]").count() == 0
 
 
 def test_contents_by_keyboard_and_folds_in_print(opens, pages):

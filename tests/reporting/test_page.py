@@ -57,7 +57,7 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.open[-1:] == ["script"]:
             is_data = self.tags[-1][1] == {"type": "application/json"}
-            if is_data or data == script("parts", "what_if", "explorer").code:
+            if is_data or data == script("parts", "what_if", "explorer")["code"]:
                 self.tags.pop()
                 (self.data if is_data else self.code).append(data)
             return

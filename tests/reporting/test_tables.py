@@ -12,7 +12,7 @@ from attnfaith import record as records
 from attnfaith.reporting.cells import ReportError, one_cell, split_cells
 from attnfaith.reporting.sections import agreement, performance, saliency
 from attnfaith.reporting.seed_tables import seed_table
-from attnfaith.reporting.tables import Grid, seed_summary, table_files
+from attnfaith.reporting.tables import Grid, over_seeds, table_files
 from tests.records import build, draw, replaced
 
 
@@ -124,15 +124,13 @@ def test_saved_tables_come_back(tiny):
 
 
 def test_the_spread_over_seeds_counts_undefined_ones():
-    table = pd.DataFrame({"pair": ["a", "a", "a", "b"], "seed": [0, 1, 2, 0], "tau_mean": [0.1, 0.3, np.nan, 0.5]})
-    summary = seed_summary(table.assign(dataset="sst")).set_index("pair")
+    table = pd.DataFrame({"pair": ["a", "a", "a", "b"], "seed": [0, 1, 2, 0], "n": 9, "tau_mean": [0.1, 0.3, np.nan, 0.5]})
+    summary = over_seeds(table).query("statistic == 'tau_mean'").set_index("pair")
     expected = {"n_seeds": 3, "n_undefined": 1, "mean": 0.2, "std": np.std([0.1, 0.3], ddof=1), "min": 0.1, "max": 0.3}
     assert summary.loc["a", list(expected)].to_dict() == pytest.approx(expected)
     assert summary.loc["b", "n_seeds"] == 1 and np.isnan(summary.loc["b", "std"])
-    with pytest.raises(ReportError, match="needs a column 'seed'"):
-        seed_summary(table.drop(columns="seed"))
     with pytest.raises(ReportError, match="a seed comes twice"):
-        seed_summary(table.assign(seed=0))
+        over_seeds(table.assign(seed=0))
 
 
 # ---------- tables that people paste

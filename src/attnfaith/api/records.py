@@ -184,8 +184,9 @@ class Record:
     def summary(self) -> "pd.DataFrame":
         """The numbers of `per_text` over all texts, a row for each.
 
-        Columns: quantity; mean; ci_low, ci_high (95 % interval of the mean over texts, NaN below two texts);
-        median; n (texts with this number); n_undefined (texts without it).
+        Columns: quantity; mean; ci_low, ci_high (95 % interval of the mean over texts, Wilson's of a share, else that of the
+        BCa bootstrap, where `agreement` and the page have Student's for a mean τ; NaN below two texts); median; n (texts
+        with this number); n_undefined (texts without it).
         """
         import pandas as pd
 

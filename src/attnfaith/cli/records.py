@@ -8,6 +8,10 @@ from attnfaith.support.errors import AttnfaithError, excerpt
 from attnfaith.support.files import write_atomically
 
 
+PAGE = 'content="attnfaith {} '
+"""What pages of this package hold at their beginning."""
+
+
 @command(
     RECORDS,
     argument("--output", type=Path, help="folder of the report (default: that of the run, where one is given)"),
@@ -80,7 +84,7 @@ def view(args):
     """
     if args.output.suffix not in (".html", ".htm"):
         raise AttnfaithError(f"--output {excerpt(str(args.output))}: the page is HTML, so end its name in .html")
-    _check_page(args.output, "view")
+    _check_own(args.output, "view", PAGE.format("view"))
     from attnfaith.loading import model_folder
     from attnfaith.measurement import registry
     from attnfaith.reporting.view import TITLES
@@ -98,10 +102,13 @@ def view(args):
     print(f"{drawing}\nview: {page} ({page.stat().st_size / 1e3:,.0f} kB)")
 
 
-def _check_page(path: Path, kind: str) -> None:
-    """Raise AttnfaithError where a file is there that is no page of this kind, by its <meta name="generator">."""
-    if path.is_file() and f'content="attnfaith {kind} '.encode() not in path.read_bytes()[:1000]:
-        raise AttnfaithError(f"{path} is there already and is no page of `attnfaith {kind}`: name another, or delete it")
+def _check_own(path: Path | None, name: str, mark: str) -> None:
+    """Raise AttnfaithError where a file is there that this command did not write: its beginning lacks the mark."""
+    if path and path.is_file() and mark.encode() not in path.read_bytes()[:4000]:
+        raise AttnfaithError(
+            f"{path} is there already and was not written by `attnfaith {name}`, or holds another table: name another, or "
+            "delete it"
+        )
 
 
 @command(
@@ -121,8 +128,7 @@ def compare(args):
     agreement with each measure, accuracy, effects of experiments. Runs that differ in their seed alone are one side.
     Without enough evidence the answer is `cannot be told`, not equal.
     """
-    if args.page:
-        _check_page(args.page, "compare")
+    _check_own(args.page, "compare", PAGE.format("compare"))
     from attnfaith.api.records import compare
     from attnfaith.reporting.compare import comparison_page
     from attnfaith.support.escaping import csv_frame
@@ -130,7 +136,9 @@ def compare(args):
     comparison = compare(*args.run, mix_versions=args.mix_versions)
     print(comparison)
     if args.output:
-        print(f"\nnumbers: {write_atomically(args.output, csv_frame(comparison.frame))}")
+        numbers = csv_frame(comparison.frame)
+        _check_own(args.output, "compare", numbers.partition("\n")[0])
+        print(f"\nnumbers: {write_atomically(args.output, numbers)}")
     if args.page:
         print(f"\npage: {write_atomically(args.page, comparison_page(comparison))}")
 
@@ -177,6 +185,7 @@ def table(args):
     if kind == "csv" and len(wide) > 1:
         raise AttnfaithError("a CSV holds one table: give --rows and --columns")
     text = "\n".join(part.formatted(kind) for part in wide)
+    _check_own(args.output, "table", text.partition("\n")[0])
     print(f"table: {write_atomically(args.output, text)}\n" if args.output else text, end="")
 
 

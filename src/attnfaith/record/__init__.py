@@ -30,7 +30,6 @@ from attnfaith.record.identity import (
     UNKNOWN_SEED,
     Identity,
     as_columns,
-    from_fields,
     from_row,
     labelled,
     model_fields,
@@ -44,17 +43,7 @@ from attnfaith.support.files import atomic_path
 __all__ = (
     ["ABSOLUTE", "COLUMNS", "CONTINUES", "IDENTITY_COLUMNS", "LABELS", "OPTIONAL_COLUMNS", "OUTPUTS", "REPEATS"]
     + ["SEQUENCE_COLUMNS", "UNKNOWN", "UNKNOWN_SEED", "VERSION", "Column", "Identity", "RecordError"]
-    + [
-        "as_columns",
-        "build",
-        "check_one_version",
-        "column_of",
-        "common_columns",
-        "concatenate",
-        "equal",
-        "from_fields",
-        "from_row",
-    ]
+    + ["as_columns", "build", "check_one_version", "column_of", "common_columns", "concatenate", "equal", "from_row"]
     + ["labelled", "list_lengths", "load", "model_fields", "objective_fields", "of_sequences", "plain"]
     + ["ragged", "rows", "save", "schema_of", "settings", "training_fields", "validate", "with_settings"]
 )

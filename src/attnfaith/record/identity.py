@@ -213,17 +213,12 @@ def as_columns(identity: Identity, count: int) -> dict[str, list]:
 def from_row(row: Mapping[str, object]) -> Identity:
     """Return the identity of a row of a record. Raises RecordError where the row's column cell holds none."""
     try:
-        return from_fields(json.loads(row["cell"]))
+        stored, names = json.loads(row["cell"]), {key.name for key in fields(Identity)}
+        return Identity(**{name: value for name, value in stored.items() if name in names})  # older records state more
     except (TypeError, ValueError, AttributeError) as error:
         raise RecordError(
             f"column 'cell' does not say which model was measured ({error}): measure the model anew"
         ) from error
-
-
-def from_fields(stored: Mapping[str, object]) -> Identity:
-    """Return the identity of stored fields, of which those that this version does not have are left out."""
-    names = {key.name for key in fields(Identity)}
-    return Identity(**{name: value for name, value in stored.items() if name in names})
 
 
 def model_fields(model) -> dict[str, object]:

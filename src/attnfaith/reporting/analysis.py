@@ -17,8 +17,6 @@ import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.machinery import ModuleSpec
-from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -77,14 +75,12 @@ def load_analysis(path: str | Path) -> ModuleType:
         raise StudyError(f"analysis: {path.name!r} is no name of a Python module; give a file such as analysis.py")
     if not path.is_file():
         raise StudyError(f"analysis: no file at {path}; its path is read from the study file")
-    package, folders = "", (path.parent.parent, path.parent)
-    names = f"attnfaith_{hashlib.sha256(str(folders[0]).encode()).hexdigest()[:12]}", path.parent.name.replace(".", "%")
-    for name, folder in zip(names, folders, strict=True):
-        package = f"{package}.{name}".lstrip(".")
-        if package not in sys.modules:
-            spec = ModuleSpec(package, None, is_package=True)
-            spec.submodule_search_locations = [str(folder)]
-            sys.modules[package] = module_from_spec(spec)
+    root = f"attnfaith_{hashlib.sha256(str(path.parent.parent).encode()).hexdigest()[:12]}"
+    package = f"{root}.{path.parent.name.replace('.', '%')}"
+    for name, folder in ((root, path.parent.parent), (package, path.parent)):
+        if name not in sys.modules:
+            sys.modules[name] = ModuleType(name)
+            sys.modules[name].__path__ = [str(folder)]
     importlib.invalidate_caches()  # the file may be younger than Python's list of its folder
     module = importlib.import_module(f"{package}.{path.stem}")
     if not callable(getattr(module, "tables", None)):
@@ -102,14 +98,12 @@ DEFAULT = tuple(sections.registry())
 def check_identities(cells: Mapping[str, Sequence[Cell]]) -> None:
     """Raises RecordError where two cells of a study have one identity: no table could tell them apart."""
     owners: dict[Identity, str] = {}
-    for name, parts in cells.items():
-        for cell in parts:
-            if cell.identity in owners:
-                raise RecordError(
-                    f"cells {owners[cell.identity]!r} and {name!r} have one identity ({describe(cell.heading)}): tables "
-                    "cannot tell them apart; give them different seeds or keep them in different studies"
-                )
-            owners[cell.identity] = name
+    for name, cell in ((name, cell) for name, parts in cells.items() for cell in parts):
+        if (owner := owners.setdefault(cell.identity, name)) != name:
+            raise RecordError(
+                f"cells {owner!r} and {name!r} have one identity ({describe(cell.heading)}): tables cannot tell them apart; "
+                "give them different seeds or keep them in different studies"
+            )
 
 
 def study_tables(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> dict[str, pd.DataFrame]:
@@ -136,12 +130,12 @@ def study_figures(cells: Sequence[Cell], names: Sequence[str] = DEFAULT) -> "dic
     file name.
     """
     names = {*names, *(["dispersion"] if "agreement" in names else [])}
-    first = {cell.heading["dataset"]: cell for cell in reversed(cells)}
-    figures = {}
-    for dataset, cell in reversed(first.items()):
-        for section in sections.of_cell(cell):
-            chart = section.chart_of(cell) if section.name in names else None
-            if chart:
+    figures, first = {}, {}
+    for cell in cells:
+        first.setdefault(cell.heading["dataset"], cell)
+    for dataset, cell in first.items():
+        for section in (section for section in sections.of_cell(cell) if section.name in names):
+            if chart := section.chart_of(cell):
                 figures[f"{file_name(dataset)}-{chart.name}"] = draw(chart, describe(cell.heading), len(cell))
     return figures
 

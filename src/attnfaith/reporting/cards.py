@@ -124,42 +124,36 @@ def model_card(
     if len(tables) > 1 and len({part.get("model", place) for place, part in enumerate(settings)}) > 1:
         raise ReportError(f"the {len(tables)} records are not of the same weights: a card is about one model")
     cells = [one_cell(table) for table in tables]
-    cell, identity, chart = cells[0], cells[0].identity, measures_chart(cells)
+    cell, chart, names = cells[0], measures_chart(cells), cells[0].class_names
     numbers = {key: row for other in reversed(cells) for key, row in card_numbers(other).items()}
-    name, recipe, names = repo_id.rpartition("/")[2], public(settings[0].get("recipe", {})), cell.class_names
-    figure = f"figures/{name}-answer.svg"
+    name, figure = repo_id.rpartition("/")[2], f"figures/{repo_id.rpartition('/')[2]}-answer.svg"
     text = template("model_card.md.j2").render(
         front_matter=yaml_head(_metadata(numbers, cell, name, dataset, records_repo)),
         name=name,
         repo_id=Markdown(repo_id),
+        cell=cell,
         identity=public(cell.heading),
-        hierarchical=identity.hierarchy == "sentence",
-        projection=identity.projection,
-        penalties={name: f"{weight:g}" for name in PENALTIES if (weight := getattr(identity, name))},
-        selection=identity.selection_kind,
-        unit="sentence" if cell.nested else "word",
+        fields=cell.identity,
+        penalties=PENALTIES,
         classes=names if len(names) <= MOST_CLASSES else (),
-        n_classes=cell.probs.shape[1],
         dataset=dataset,
         hub_url=dataset["hub_id"] and Markdown(f"https://huggingface.co/datasets/{dataset['hub_id']}"),
         licence=licence(dataset),
         run=run,
         selected_by=selected_by(run, names),
-        recipe=recipe,
+        recipe=public(settings[0].get("recipe", {})),
         own=own_data_facts(run.get("dataset") or {}),
         numbers=numbers.values(),
         interval=lambda row: Markdown(number_with_interval(row, "mean")),
         verdict=verdict(cells),
         chart=chart and (Markdown(figure), chart.words, chart.title),
         rule=RULE,
-        provenance=run.get("provenance") or {},
         weights=settings[0].get("model"),
         measurements=[", ".join(part.get("producers", [])) or "attention and prediction" for part in settings],
         sizes=[len(other) for other in cells],
-        truncated=int(cell.column("truncated").sum()),
         records_repo=records_repo and Markdown(records_repo),
         results_repo=results_repo and Markdown(results_repo),
-        bibtex=Markdown("\n".join(BIBTEX[key] for key in citation_keys(identity, settings)).rstrip("\n")),
+        bibtex=Markdown("\n".join(BIBTEX[key] for key in citation_keys(cell.identity, settings)).rstrip("\n")),
     )
     return {CARD: text.encode(), **({figure: str(svg(chart, alone=True)).encode()} if chart else {})}
 

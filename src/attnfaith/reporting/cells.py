@@ -5,6 +5,7 @@ A cell is one run of one model on one split: the rows that share every identity 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property, wraps
 
 import numpy as np
@@ -132,16 +133,15 @@ class Cell:
     @cached_property
     def settings(self) -> dict:
         """The settings of the measurement, as stored in the record; {} where none are stored for this identity."""
-        parts = (part for part in records.settings(self.table) if "identity" in part)
-        return next((part for part in parts if records.from_fields(part["identity"]) == self.identity), {})
+        own = asdict(self.identity).items()  # older records state further fields
+        return next((part for part in records.settings(self.table) if own <= part.get("identity", {}).items()), {})
 
     @cached_property
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes, as the settings stored in the record give them for its data set; () where none do."""
         parts = [part for part in records.settings(self.table) if "label_names" in part]
-        names = {
-            tuple(part["label_names"]) for part in parts if part.get("identity", {}).get("dataset") == self.identity.dataset
-        }
+        own = [part for part in parts if part.get("identity", {}).get("dataset") == self.identity.dataset]
+        names = {tuple(part["label_names"]) for part in own}
         return names.pop() if len(names) == 1 else ()
 
     @cached_property
@@ -226,12 +226,10 @@ def name_class(number: str, names: tuple[str, ...]) -> str:
 def describe(heading: Mapping[str, object]) -> str:
     """A line that identifies a cell: data set, split, model and seed, without unknown parts."""
     factors = [re.sub(r"\(tokenizer \w+\)", "", str(heading[name])) for name in ("encoder", "alignment", "projection")]
+    known = {name: value for name, value in heading.items() if value not in (records.UNKNOWN, records.UNKNOWN_SEED)}
     parts = [f"{heading['dataset']} ({heading['split']})", " + ".join(name for name in factors if name != records.UNKNOWN)]
-    if heading["objective"] not in ("classification", records.UNKNOWN):
-        parts.append(str(heading["objective"]))
-    parts += [f"vectors {heading['vectors']}"] if heading["vectors"] != records.UNKNOWN else []
-    parts += [f"seed {heading['seed']}"] if heading["seed"] != records.UNKNOWN_SEED else []
-    return " · ".join(filter(None, parts))
+    parts += [str(known["objective"])] if known.get("objective", "classification") != "classification" else []
+    return " · ".join(filter(None, [*parts, *(f"{name} {known[name]}" for name in ("vectors", "seed") if name in known)]))
 
 
 def undefined(table: pa.Table) -> list[str]:

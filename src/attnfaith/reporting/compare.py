@@ -138,7 +138,8 @@ def _sides(cells: Sequence[tuple[str, Cell]]) -> dict[str, Seeds]:
             sides.append((kind or group[0][0], seeds))
         else:
             sides += [(name, {cell.identity.seed: cell}) for name, cell in group]
-    names, numbered = [name for name, _ in sides], {}
+    names = [name for name, _ in sides]
+    numbered = {}
     for place, (name, seeds) in enumerate(sides):
         numbered[f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name] = seeds
     return numbered
@@ -170,8 +171,7 @@ def _rows(left: np.ndarray, right: np.ndarray, names: Sequence[str], family: int
     }
     if single:
         estimates = [list(estimate("", column, interval=bca_interval).values()) for column in differences[0].T]
-        p_values = sign_flip_tests(differences[0], draws=max(9999, 100 * family))
-        p_values = np.where(n_texts < 2, np.nan, p_values)
+        p_values = np.where(n_texts < 2, np.nan, sign_flip_tests(differences[0], draws=max(9999, 100 * family)))
     else:
         reach = [1.0 if name == "correct" else 2.0 if name.startswith(TAU) else np.inf for name in names]
         columns = zip(np.moveaxis(differences, 2, 0), reach, strict=True)
@@ -222,10 +222,10 @@ COLOURS = ("var(--a)", "var(--b)")
 def comparison_page(comparison: Comparison) -> str:
     """Return the HTML of one page: what differs in sentences, a chart of agreement, and the table."""
     letters = dict(zip(comparison.sides, LETTERS, strict=False))
-    colours = dict(zip(letters, COLOURS, strict=False))
+    colours = dict.fromkeys(letters, INK) | dict(zip(letters, COLOURS, strict=False))
     return template("compare.html.j2").render(
         title="What differs?",
-        sides=[(letter, name, colours.get(name, INK)) for name, letter in letters.items()],
+        sides=[(letter, name, colours[name]) for name, letter in letters.items()],
         sentences=list(sentences(comparison, letters)),
         chart=_chart(comparison, letters, colours),
         grid=comparison.grid,
@@ -266,8 +266,8 @@ def _chart(comparison: Comparison, letters: Mapping[str, str], colours: Mapping[
     rows = rows[~rows["quantity"].str.endswith("_hidden")]
     first, bars = comparison.sides[0], []
     for quantity, sides in rows.groupby("quantity", sort=False):
-        marks = [(sides["mean_first"].iloc[0], colours[first])]
-        marks += [(row.mean_second, colours.get(row.second, INK)) for row in sides.itertuples()]
-        bars.append(Bar(readable(quantity.removeprefix(TAU)), tuple(marks)))
+        means = {first: sides["mean_first"].iloc[0], **dict(zip(sides["second"], sides["mean_second"], strict=True))}
+        marks = tuple((mean, colours.get(side, INK)) for side, mean in means.items())
+        bars.append(Bar(readable(quantity.removeprefix(TAU)), marks))
     axis = f"Mean Kendall’s τ of {' and of '.join(list(letters.values())[:2])}, 1 the same order"
     return svg(Chart("taus", "Agreement of attention with each measure", axis, tuple(bars), chance=0.0)) if bars else None

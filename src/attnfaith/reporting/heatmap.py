@@ -57,17 +57,15 @@ def visible(token: str) -> str:
     """
     if not token:
         return "(empty)"
-    return "␣" * len(token) if token.isspace() else "".join(map(_visible, token))
-
-
-def _visible(character: str) -> str:
-    code = ord(character)
-    if code < 0x20:
-        return chr(0x2400 + code)
+    if token.isspace():
+        return "␣" * len(token)
     joiners = "\u200c\u200d"  # parts of words and emoji in many scripts
-    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Cn", "Zl", "Zp") and character not in joiners:
-        return f"[U+{code:04X}]"
-    return character
+    written = []
+    for character in token:
+        hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Cn", "Zl", "Zp") and character not in joiners
+        symbol = chr(0x2400 + ord(character)) if ord(character) < 0x20 else f"[U+{ord(character):04X}]"
+        written.append(symbol if hidden else character)
+    return "".join(written)
 
 
 def direction_of(tokens: Iterable[str]) -> str:
@@ -140,10 +138,9 @@ def scores_of(values: np.ndarray, name: str) -> list[Score]:
     largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
     scores = []
     for value in values:
+        share = float(value / largest) if np.isfinite(value) and largest > 0 else 0.0
+        words = f"{value:.4g}, {round(100 * share):d}".replace(", -", ", −") + " % of the largest"
         if not np.isfinite(value):
-            scores.append(Score(0.0, f"{name}: {'undefined' if np.isnan(value) else 'infinite'}"))
-            continue
-        share = float(value / largest) if largest > 0 else 0.0
-        percent = f"{round(100 * share):d}".replace("-", "−")
-        scores.append(Score(share, f"{name}: {value:.4g}, {percent} % of the largest"))
+            words = "undefined" if np.isnan(value) else "infinite"
+        scores.append(Score(share, f"{name}: {words}"))
     return scores

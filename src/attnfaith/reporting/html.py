@@ -3,11 +3,8 @@
 import base64
 import functools
 import hashlib
-import os
 import zlib
 from importlib.resources import files
-from pathlib import Path
-from typing import NamedTuple
 
 import jinja2
 import numpy as np
@@ -17,7 +14,6 @@ from markupsafe import Markup
 from attnfaith import __version__
 from attnfaith.support.errors import counted
 from attnfaith.support.escaping import html, markdown
-from attnfaith.support.files import write_atomically
 
 
 FOLDER = files("attnfaith.reporting")
@@ -43,33 +39,14 @@ def template(name: str) -> jinja2.Template:
     return environment.get_template(name)
 
 
-class Script(NamedTuple):
-    """Code that runs in a page, and its SHA-256 in base64, by which the page's policy lets it run."""
-
-    code: Markup
-    digest: str
-
-
-def script(*names: str) -> Script:
-    """The scripts of these names one after the other, with their digest."""
+def script(*names: str) -> dict[str, str]:
+    """The code of the scripts of these names one after the other, and its digest: its SHA-256 in base64, by which the page's
+    policy lets it run.
+    """
     text = "\n".join((FOLDER / "templates" / f"{name}.js").read_text(encoding="utf-8") for name in names)
-    return Script(Markup(text), base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
+    return {"code": Markup(text), "digest": base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}
 
 
 def packed(*parts: np.ndarray) -> str:
     """Numbers as scripts unpack them: their bytes, one part after the other, deflated, in base64."""
     return base64.b64encode(zlib.compress(b"".join(np.ascontiguousarray(part).tobytes() for part in parts), 9)).decode()
-
-
-class PageFile:
-    """An object with a page that a notebook shows. page: its HTML."""
-
-    page: str
-
-    def save(self, path: str | os.PathLike) -> Path:
-        """Write the page, whole or not at all; returns its path. Raises as `page` does, and FileError."""
-        return write_atomically(path, self.page)
-
-    def _repr_html_(self) -> str:
-        frame = 'sandbox="allow-scripts" style="width:100%;height:60rem;border:0" title="attention at a glance"'
-        return f'<iframe srcdoc="{html(self.page)}" {frame}></iframe>'

@@ -49,8 +49,7 @@ def numbers_table(cells: Sequence[Cell]) -> pd.DataFrame:
         judged = alignment.WHOLE.rows_of(cell) if alignment.SECTION.applies(cell) else []
         measured = {f"{ALIGNED}{row['measure']}": (row["n"], row["error_rate"]) for row in judged}
         for name, values in sections.numbers(cell).items():
-            defined = values[~np.isnan(values)]
-            measured.setdefault(name, (len(defined), mean(defined)))
+            measured.setdefault(name, (int((~np.isnan(values)).sum()), mean(values[~np.isnan(values)])))
         for name, (n, number) in measured.items():
             measure = next((name.removeprefix(start) for start in (TAU, ALIGNED) if name.startswith(start)), "")
             rows.append({**cell.heading, "quantity": name, "measure": measure, "n": n, "mean": number})
@@ -128,8 +127,5 @@ def overview(cells: Sequence[Cell]) -> list[SeedTable]:
     if table.duplicated([*rows, "quantity", "seed"]).any():  # one data set in two versions
         rows += [name for name in FINGERPRINTS if table[name].nunique() > 1]
     measured, others = table[table["measure"] != ""].assign(quantity=""), table[table["measure"] == ""]
-    parts = (
-        (measured, "agreement", BY_MEASURE, rows, "measure"),
-        (others, "numbers", "Mean over texts", rows, "quantity"),
-    )
-    return [_over_seeds(*part) for part in parts if len(part[0])]
+    parts = ((measured, "agreement", BY_MEASURE, "measure"), (others, "numbers", "Mean over texts", "quantity"))
+    return [_over_seeds(part, name, title, rows, column) for part, name, title, column in parts if len(part)]

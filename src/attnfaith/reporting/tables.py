@@ -84,37 +84,28 @@ def differing(df: pd.DataFrame, names: Sequence[str]) -> list[str]:
 # ---------- over seeds
 
 
-def seed_summary(table: pd.DataFrame) -> pd.DataFrame:
-    """The spread over training seeds: one row per statistic of the rows that differ in nothing but their seed.
+def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the spread over training seeds: one row per statistic of the rows that differ in nothing but their seed.
 
-    Text columns and `seed` identify a row; every numeric column is a statistic. n_seeds: seeds that were run.
-    n_undefined: of these, seeds whose value is NaN; they do not enter mean, std, min or max. std: sample standard
-    deviation over seeds (n - 1); NaN for a single seed.
+    What stands before the column `n` names a row, numbers such as an epsilon too; every number from there on is a
+    statistic, and words are left out. n_seeds: seeds that were run. n_undefined: of these, seeds whose value is NaN; they do
+    not enter mean, std, min or max. std: sample standard deviation over seeds (n - 1); NaN for a single seed.
 
-    Raises ReportError where the table has no `seed` column or one seed comes twice for the same row.
+    Raises ReportError where one seed comes twice for the same row.
     """
-    if "seed" not in table.columns:
-        raise ReportError(f"a summary over seeds needs a column 'seed'; the table has {list(table.columns)}")
-    statistics = [name for name in table.columns if name != "seed" and pd.api.types.is_numeric_dtype(table[name])]
-    keys = [name for name in table.columns if name != "seed" and name not in statistics]
+    place = table.columns.get_loc("n")
+    keys, statistics = [*table.columns[:place].drop("seed")], table.iloc[:, place:].select_dtypes("number").columns
+    table = table.astype(dict.fromkeys(keys, str))
     if (repeated := table.duplicated([*keys, "seed"])).any():
         row = table.loc[repeated, [*keys, "seed"]].iloc[0].to_dict()
         raise ReportError(f"a seed comes twice for one row: {row}; keep one of the two before summarising")
     long = table.melt([*keys, "seed"], statistics, var_name="statistic", value_name="value", ignore_index=False)
     long = long.sort_index(kind="stable")  # the statistics of one row beside one another
     groups = long.groupby([*keys, "statistic"], sort=False, dropna=False)["value"]
-    summary = groups.agg(n_seeds="size", n_defined="count", mean="mean", std="std", min="min", max="max").reset_index()
-    summary.insert(summary.columns.get_loc("n_seeds") + 1, "n_undefined", summary["n_seeds"] - summary["n_defined"])
-    return summary.drop(columns="n_defined")
-
-
-def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
-    """Return `seed_summary` of a table in which what names a row stands before `n`, numbers such as an epsilon too; words
-    after it are left out.
-    """
-    place = table.columns.get_loc("n")
-    names, numbers = table.columns[:place].drop("seed"), table.iloc[:, place:].select_dtypes("number").columns
-    return seed_summary(table[[*names, "seed", *numbers]].astype(dict.fromkeys(names, str)))
+    undefined = groups.agg(lambda values: values.isna().sum()).astype(int)
+    summary = groups.agg(n_seeds="size", mean="mean", std="std", min="min", max="max")
+    summary.insert(1, "n_undefined", undefined)
+    return summary.reset_index()
 
 
 # ---------- files

@@ -3,9 +3,11 @@
 Shapes: L positions of a text, N layers, H heads, C classes; of a pair G target words, T source words, A heads, R rows.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +15,12 @@ import pyarrow as pa
 from attnfaith import record as records
 from attnfaith.reporting.cells import describe, one_cell, readable
 from attnfaith.reporting.heatmap import direction_of, visible
-from attnfaith.reporting.html import PageFile, packed, script, template
+from attnfaith.reporting.html import packed, script, template
 from attnfaith.reporting.notebook import row_of
 from attnfaith.reporting.sections.alignment import columns, weights
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
-from attnfaith.support.escaping import printable, script_data
+from attnfaith.support.escaping import html, printable, script_data
+from attnfaith.support.files import write_atomically
 
 
 TITLES = {"attention": "Attention", "rollout": "Rollout", "alti": "ALTI", "value_zeroing": "Value zeroing"}
@@ -27,6 +30,20 @@ MOST_WEIGHTS = 8_000_000
 """On one page."""
 STEPS = 32767
 """In how many steps a page keeps a measure up to its largest absolute value."""
+
+
+class PageFile:
+    """An object with a page that a notebook shows. page: its HTML."""
+
+    page: str
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write the page, whole or not at all; returns its path. Raises as `page` does, and FileError."""
+        return write_atomically(path, self.page)
+
+    def _repr_html_(self) -> str:
+        frame = 'sandbox="allow-scripts" style="width:100%;height:60rem;border:0" title="attention at a glance"'
+        return f'<iframe srcdoc="{html(self.page)}" {frame}></iframe>'
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_
 from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.charts import binned, text_chart
 from attnfaith.reporting.spec import section
+from attnfaith.stats import ratio
 
 
 EXACT, SEARCH = "adversary_exact_jsd", "adversary_search_attention"
@@ -51,30 +52,26 @@ def _stored(cell: Cell) -> Iterator[Way]:
         values = {}
         for name in ("jsd", "bound", "one_token"):
             pairs = zip(cell.rows(f"adversary_exact_{name}"), epsilons, strict=True)
-            last = [row[own == epsilon][-1] if epsilon in own else np.nan for row, own in pairs]
-            values[name] = np.array(last, np.float64)
+            values[name] = np.array([[np.nan, *row[own == epsilon]][-1] for row, own in pairs], np.float64)
         jsd, one_token = values.pop("jsd"), values["one_token"]
         values["one_token"] = np.where(np.isnan(one_token), np.nan, one_token > 0)
         yield Way("exact", float(epsilon), jsd, values | {"exact": cell.is_exact("adversary_exact", ~np.isnan(jsd))})
 
 
 def _searched(cell: Cell, exact: dict[float, np.ndarray]) -> Iterator[Way]:
-    jsd, changes = [], []
+    best, feasible = np.full((2, len(SELECTION_EPSILONS), len(cell)), np.nan)
     columns = (cell.rows(SEARCH), cell.rows("adversary_search_probs"), cell.attention, cell.probs)
-    for row in zip(*columns, strict=True):
+    for text, row in enumerate(zip(*columns, strict=True)):
         drawn, probs, attention, own = (np.asarray(values, np.float64) for values in row)
-        jsd.append(jensen_shannon_divergence(drawn, [attention] * len(drawn)))
-        changes.append(total_variation_distance(probs, [own] * len(probs)))
-    for epsilon in SELECTION_EPSILONS:
-        best, feasible = np.full((2, len(cell)), np.nan)
-        for text, (reached, change) in enumerate(zip(jsd, changes, strict=True)):
-            if len(change):
-                best[text] = max(reached[change <= epsilon], default=0.0)
-                feasible[text] = np.mean(change <= epsilon)
-        more = {"feasible": feasible}
+        if len(drawn):
+            jsd = jensen_shannon_divergence(drawn, [attention] * len(drawn))
+            within = total_variation_distance(probs, [own] * len(probs)) <= np.array(SELECTION_EPSILONS)[:, None]
+            best[:, text], feasible[:, text] = np.where(within, jsd, 0.0).max(axis=1), within.mean(axis=1)
+    for place, epsilon in enumerate(SELECTION_EPSILONS):
+        more = {"feasible": feasible[place]}
         if epsilon in exact:
-            more["reached"] = np.divide(best, exact[epsilon], out=np.full(len(cell), np.nan), where=exact[epsilon] > 0)
-        yield Way("search", epsilon, best, more)
+            more["reached"] = ratio(best[place], exact[epsilon])
+        yield Way("search", epsilon, best[place], more)
 
 
 @per_cell

@@ -12,7 +12,6 @@ Shapes: N sentence pairs, S readings, G target words, T source words.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -59,9 +58,10 @@ class Reading:
 
     @property
     def keys(self) -> dict[str, str]:
-        """Layer, head, row and rule in words of tables."""
-        layer, head = (NONE if number is None else str(number) for number in (self.layer, self.head))
-        return {"layer": layer, "head": head, "row": NONE if self.row is None else ROWS[self.row], "rule": self.rule.label}
+        """Measure, layer, head, row and rule in words of tables."""
+        places = {"layer": self.layer, "head": self.head, "row": None if self.row is None else ROWS[self.row]}
+        words = {name: NONE if place is None else str(place) for name, place in places.items()}
+        return {"measure": self.measure, **words, "rule": self.rule.label}
 
     @property
     def label(self) -> str:
@@ -73,36 +73,19 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """The counts of each reading in each sentence pair of a cell.
+    """The counts of each reading in each sentence pair of a cell, and which readings are chosen.
 
-    counts [N, S, 4]: as `link_counts`. chooses [N]: whether a pair is of the half that is chosen on.
+    counts [N, S, 4]: as `link_counts`. chooses [N]: whether a pair is of the half that is chosen on. places: the numbers of
+    the readings of each measure, and before these of ANY, all but POSITIONS. chosen: the number of the reading that is
+    chosen for each of these; none where there is no pair that decides. chosen_rates [S]: the error rate on that half.
     """
 
     readings: tuple[Reading, ...]
     counts: np.ndarray
     chooses: np.ndarray
-
-    @cached_property
-    def places(self) -> dict[str, list[int]]:
-        """The numbers of the readings of each measure, and before these of ANY: all but POSITIONS."""
-        places: dict[str, list[int]] = {ANY: []}
-        for place, reading in enumerate(self.readings):
-            places.setdefault(reading.measure, []).append(place)
-            if reading.measure != POSITIONS:
-                places[ANY].append(place)
-        return places
-
-    @cached_property
-    def chosen(self) -> dict[str, int]:
-        """The number of the reading that is chosen for each of these; none where there is no pair that decides."""
-        rates = {name: self.chosen_rates[places] for name, places in self.places.items()}
-        decided = {name: own for name, own in rates.items() if not np.isnan(own).all()}
-        return {name: self.places[name][int(np.nanargmin(own))] for name, own in decided.items()}
-
-    @cached_property
-    def chosen_rates(self) -> np.ndarray:
-        """The error rate of each reading on the half that is chosen on, [S]."""
-        return self.scores(self.chooses)[:, 0]
+    places: dict[str, list[int]]
+    chosen: dict[str, int]
+    chosen_rates: np.ndarray
 
     def scores(self, members: np.ndarray) -> np.ndarray:
         """Error rate, precision and recall of each reading over some pairs, [S, 3]; members [N] bool."""
@@ -157,7 +140,14 @@ def readings(cell: Cell) -> Readings:
         axes = [AXES[axis] for axis in column.axes[:-2]]
         for index in np.ndindex(*values[0].shape[:-2]):
             ways += [Reading(measure, rule=rule, **dict(zip(axes, index, strict=True))) for rule in rules]
-    return Readings(tuple(ways), np.concatenate(counts, axis=1), halves(cell.instance_ids))
+    joined, chooses = np.concatenate(counts, axis=1), halves(cell.instance_ids)
+    rates = alignment_scores(joined[chooses].sum(axis=0))[:, 0]
+    places = {ANY: [place for place, reading in enumerate(ways) if reading.measure != POSITIONS]}
+    for place, reading in enumerate(ways):
+        places.setdefault(reading.measure, []).append(place)
+    decided = {name: own for name, own in places.items() if not np.isnan(rates[own]).all()}
+    chosen = {name: own[int(np.nanargmin(rates[own]))] for name, own in decided.items()}
+    return Readings(tuple(ways), joined, chooses, places, chosen, rates)
 
 
 # ---------- the section
@@ -173,39 +163,39 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
 
 def _chosen_rows(cell: Cell) -> Iterator[Row]:
     """The chosen reading of each measure, ANY first, on the half that is judged; a measure that nothing decides has none."""
-    result = readings(cell)
-    judged = result.scores(~result.chooses)[:, 0]
+    result, half = readings(cell), ~readings(cell).chooses
+    judged = result.scores(half)[:, 0]
     for measure, place in result.chosen.items():
+        keys, places = result.readings[place].keys, result.places[measure]
         yield {
             "measure": measure,
-            "n": int((~result.chooses).sum()),
-            "n_chosen_on": int(result.chooses.sum()),
-            **result.rates(~result.chooses, [place])[0],
+            "n": int(half.sum()),
+            "n_chosen_on": int((~half).sum()),
+            **result.rates(half, [place])[0],
             "error_rate_chosen_on": result.chosen_rates[place],
-            "error_rate_least": float(np.fmin.reduce(judged[result.places[measure]])),
-            "readings": len(result.places[measure]),
-            "of": result.readings[place].measure,
-            **result.readings[place].keys,
+            "error_rate_least": float(np.fmin.reduce(judged[places])),
+            "readings": len(places),
+            "of": keys.pop("measure"),
+            **keys,
         }
 
 
 def _fixed_rows(cell: Cell) -> Iterator[Row]:
     """Each layer, head and row with the heaviest source word of each target word, over all pairs."""
     result = readings(cell)
-    places = [place for place, reading in enumerate(result.readings) if reading.rule == FIXED]
-    for place, rates in zip(places, result.rates(np.ones(len(cell), bool), places), strict=True):
-        row = {"measure": result.readings[place].measure, **result.readings[place].keys, "n": len(cell), **rates}
-        del row["rule"]
-        yield row
+    fixed = [place for place, reading in enumerate(result.readings) if reading.rule == FIXED]
+    for place, rates in zip(fixed, result.rates(np.ones(len(cell), bool), fixed), strict=True):
+        keys = result.readings[place].keys
+        del keys["rule"]
+        yield {**keys, "n": len(cell), **rates}
 
 
 def _all_rows(cell: Cell) -> Iterator[Row]:
-    result = readings(cell)
-    n, chosen = int((~result.chooses).sum()), {*result.chosen.values()}
-    rates = result.rates(~result.chooses, range(len(result.readings)))
+    result, half = readings(cell), ~readings(cell).chooses
+    chosen, rates = {*result.chosen.values()}, result.rates(half, range(len(result.readings)))
     for place, (reading, own) in enumerate(zip(result.readings, rates, strict=True)):
-        row = {"measure": reading.measure, **reading.keys, "n": n, **own}
-        yield row | {"error_rate_chosen_on": result.chosen_rates[place], "chosen": int(place in chosen)}
+        last = {"error_rate_chosen_on": result.chosen_rates[place], "chosen": int(place in chosen)}
+        yield {**reading.keys, "n": int(half.sum()), **own, **last}
 
 
 def _measure_words(row: Row) -> str:

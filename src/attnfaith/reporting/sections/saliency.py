@@ -113,8 +113,7 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
 
 def rival(names: Iterable[str]) -> str | None:
     """The measure that the others are held against; None where none of RIVALS was tested."""
-    names = set(names)
-    return next((name for name in RIVALS if name in names), None)
+    return next((name for name in RIVALS if name in set(names)), None)
 
 
 def _test_rows(cell: Cell) -> Iterator[Row]:

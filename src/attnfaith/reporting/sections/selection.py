@@ -148,7 +148,7 @@ def leakage(selected: Sequence[np.ndarray], classes: Sequence[float], *, permuta
     fold = random.permutation(np.arange(len(texts)) % FOLDS)
     labellings = np.concatenate([labels[None], list(_exchanged(labels, length, permutations, random))])
     by_places, by_length = _predicted(of_places, labellings, fold), _predicted(of_length, labellings, fold)
-    by_majority = _predicted(of_length[:, :0], labels[None], fold)
+    by_majority = _predicted(np.zeros((len(texts), 1)), labels[None], fold)
     results[:, texts] = by_places[0], by_length[0], by_majority[0]
     gains = by_places.mean(1) - by_length.mean(1)
     as_large = gains[1:] >= gains[0] - 1e-12
@@ -184,19 +184,16 @@ def _exchanged(labels: np.ndarray, length: np.ndarray, count: int, random: np.ra
 
 def _predicted(values: np.ndarray, labels: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Whether a classifier of features (N,F) predicts each of many labellings (P,N) of the texts, (P,N) of 0 and 1."""
+    from sklearn.linear_model import Ridge
+    from sklearn.preprocessing import StandardScaler
+
     right = np.zeros(labels.shape)
     for number in range(FOLDS):
         test = fold == number
-        mean, spread = values[~test].mean(0), values[~test].std(0)
-        scaled = (values - mean) / np.where(spread > 0, spread, 1)
-        train = scaled[~test]
-        solved = np.linalg.solve(train.T @ train + RIDGE * len(train) * np.eye(train.shape[1]), train.T)
-        weights = scaled[test] @ solved
-        scores = []
-        for label in range(labels.max() + 1):
-            is_label = (labels[:, ~test] == label).astype(np.float64)  # (P,n)
-            share = is_label.mean(1)
-            scores.append(weights @ (is_label - share[:, None]).T + share)
+        scaler, ridge = StandardScaler().fit(values[~test]), Ridge(RIDGE * (~test).sum())
+        train, tested = scaler.transform(values[~test]), scaler.transform(values[test])
+        wanted = (label == labels[:, ~test].T for label in range(labels.max() + 1))  # (n,P) each
+        scores = [ridge.fit(train, is_label).predict(tested) for is_label in wanted]
         right[:, test] = labels[:, test] == np.argmax(scores, axis=0).T
     return right
 

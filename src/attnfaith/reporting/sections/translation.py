@@ -79,10 +79,9 @@ def cross_interventions(cell: Cell) -> dict[str, np.ndarray]:
     for way, (probs, tvd) in WAYS.items():
         if not cell.has(probs):
             continue
-        start, changed = f"cross_{way}", cell.rows(probs)
-        before = [
-            np.where(np.isnan(after), np.nan, row) if len(after) else after for after, row in zip(changed, own, strict=True)
-        ]
+        start, changed, before = f"cross_{way}", cell.rows(probs), []
+        for after, row in zip(changed, own, strict=True):
+            before.append(np.where(np.isnan(after), np.nan, row) if len(after) else after)
         numbers[f"{start}_probability"], numbers[f"{start}_before"] = _means(changed), _means(before)
         numbers[f"{start}_probability_drop"] = numbers[f"{start}_before"] - numbers[f"{start}_probability"]
         if tvd:
