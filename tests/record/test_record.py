@@ -1,6 +1,7 @@
 """The rules of a record, each broken in turn, and files that are whole or refused."""
 
 import dataclasses
+import json
 import os
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ import pytest
 
 from attnfaith import record
 from attnfaith.record import Column, Identity, RecordError
+from attnfaith.reporting.cells import one_cell
 from tests.identities import columns_of
 
 
@@ -71,6 +73,13 @@ def test_names_that_could_leave_a_folder_are_refused(name):
 def test_build_names_what_is_wrong(change, name):
     with pytest.raises(RecordError, match=name):
         record.build({name: values for name, values in columns(**change).items() if values is not None})
+
+
+def test_an_identity_of_an_older_record_is_read_without_fields_that_went():
+    older = dataclasses.asdict(IDENTITY) | {"selection_lasso": None, "word_tying_padding": False}
+    assert record.from_row({"cell": json.dumps(older)}) == IDENTITY
+    cell = one_cell(record.with_settings(record.build(columns()), [{"identity": older, "version": "1.0.0"}]))
+    assert cell.settings["version"] == "1.0.0"
 
 
 def test_valid_records_pass():
