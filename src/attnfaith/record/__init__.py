@@ -408,14 +408,15 @@ def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa
     if not mix_versions:
         check_one_version(tables)
     names = tables[0].column_names
+    fields = [table.schema.field("probs") for table in tables if "probs" in table.column_names]
+    if len({column_of(field) in OUTPUTS.values() for field in fields}) > 1:
+        raise RecordError("'probs' are probabilities of classes in only some of the records: report them apart")
     for number, table in enumerate(tables):
         if different := sorted(set(table.column_names) ^ set(names)):
             raise RecordError(
                 f"record {number} has other columns than record 0: {cut(', '.join(different))} are in one only; measure "
                 "both with the same measures, or report each alone"
             )
-    if "probs" in names and len({column_of(table.schema.field("probs")) in OUTPUTS.values() for table in tables}) > 1:
-        raise RecordError("'probs' are probabilities of classes in only some of the records: report them apart")
     try:
         joined = pa.concat_tables([table.select(names) for table in tables], promote_options="default")
     except pa.ArrowException as error:
