@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from attnfaith import AttentionSeq2SeqConfig, AttentionSeq2SeqForConditionalGeneration
-from attnfaith.subjects import sequence_subject
+from attnfaith.subjects import subject_of
 
 
 MARKERS = ("<pad>", "<s>", "</s>", "<unk>")
@@ -76,7 +76,7 @@ def translator(kind: str, **fields):
 @functools.cache
 def subject(kind: str):
     """The subject of a model of a kind, which tests leave as it is."""
-    return sequence_subject(translator(kind), tokenizer("<s> $A </s>" if kind == "bart" else "$A </s>"))
+    return subject_of(translator(kind), tokenizer("<s> $A </s>" if kind == "bart" else "$A </s>"))
 
 
 def batch(kind: str, pairs=PAIRS):

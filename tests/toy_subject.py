@@ -8,8 +8,7 @@ from datasets import Dataset
 from torch import nn
 
 from attnfaith.data.collation import keep_positions, pad_batch
-from attnfaith.subjects import Batch
-from attnfaith.subjects.attention import products_of_intervention
+from attnfaith.subjects import Batch, Subject
 
 
 WORDS, SIZE = 60, 8
@@ -108,8 +107,7 @@ class Toy(nn.Module):
             return self._decode(attention.unsqueeze(1), embedded).squeeze(1)
         return self._decode(attention, embedded)
 
-    def attention_products(self, batch, explain):
-        return products_of_intervention(self, batch, explain)
+    attention_products = Subject.attention_products
 
     def keep(self, batch, stays):
         names = {name: batch[name] for name in ("instance_id", "label")}

@@ -32,7 +32,7 @@ from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM, AutoModelForSequ
 from transformers.models.auto import modeling_auto
 
 from attnfaith import AttnfaithError
-from attnfaith.subjects import Batch, SelfAttention, sequence_subject
+from attnfaith.subjects import Batch, SelfAttention, subject_of
 from attnfaith.subjects.attention import silence
 from attnfaith.subjects.base import eager
 from attnfaith.support.errors import excerpt
@@ -163,7 +163,7 @@ def small_translator(kind: str, seed: int = 0):
 
 def read_sequences(model) -> dict[str, object]:
     """The row of a small model from sequences to sequences."""
-    sites = sequence_subject(model).sites
+    sites = subject_of(model).sites
     lacks = "; ".join(sorted(sites.lacks)) or "nothing"
     facts = {"layers": len(sites.layers), "heads": sites.heads[0], "together": sites.together, "lacks": lacks}
     return facts | {"own_difference": sites.difference}

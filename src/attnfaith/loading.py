@@ -63,7 +63,7 @@ def load_subject(
         device: "cpu", "cuda:0", 0, a `torch.device`: the model is moved there. None leaves an object where it is and loads
             a folder to the CPU.
         attention: how layers and heads of a classifier of transformers become one attention
-            (`attnfaith.subjects.reduction.Reduction.of`). None: the mean of the last layer's heads.
+            (`attnfaith.subjects.attention.Reduction.of`). None: the mean of the last layer's heads.
         trust_remote_code: run the code that a checkpoint brings.
 
     Raises ModelError for a folder without a checkpoint, a name that the Hub does not have, an object without a tokenizer and
@@ -79,7 +79,7 @@ def load_subject(
         folder = model_folder(model, revision, code=trust_remote_code)
         name = str(model) if revision is None else f"{model}@{revision}"
         subject = _from_folder.__wrapped__(folder, name, device_of(device), trust_remote_code)
-    return _with_attention(subject, attention)
+    return subject if attention is None else _with_attention(subject, attention)
 
 
 def open_subject(model, *, device=None, attention=None, tokenizer=None) -> "Subject":
@@ -87,49 +87,47 @@ def open_subject(model, *, device=None, attention=None, tokenizer=None) -> "Subj
     if not isinstance(model, str | os.PathLike) or tokenizer is not None:
         return load_subject(model, tokenizer=tokenizer, device=device, attention=attention)
     folder = model_folder(model)
-    files = [file for file in (*folder.iterdir(), *(_run_of(folder) / name for name in (STATE, RECIPE))) if file.is_file()]
+    files = [file for file in (*folder.iterdir(), *(folder.parent / name for name in (STATE, RECIPE))) if file.is_file()]
     stamps = tuple(sorted((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files))
     key = (stamps, threading.get_ident())  # each thread has its own
-    return _with_attention(_from_folder(folder, str(model), device_of(device), False, key), attention)
+    subject = _from_folder(folder, str(model), device_of(device), False, key)
+    return subject if attention is None else _with_attention(subject, attention)
 
 
 @lru_cache(maxsize=1)
 def _from_folder(folder: Path, name: str, device, trusted: bool, key: tuple = ()) -> "Subject":
-    from attnfaith.subjects import sequence_subject, subject_of
+    from attnfaith.subjects import subject_of
 
-    training = _training(_run_of(folder))
+    training = _training(folder)
     model = load_model(folder, trust_remote_code=trusted).to(device).eval()
-    subject = sequence_subject(model) if translates(vars(model.config)) else subject_of(model)
+    subject = subject_of(model)
     subject.tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
     subject.origin = Origin(name, training)
     return subject
 
 
 def _from_object(model, tokenizer, device) -> "Subject":
-    from attnfaith.subjects import Pooled, sequence_subject, subject_of, unwrapped
-    from attnfaith.subjects.translator import SequenceSubject, is_sequence_model
+    from attnfaith.subjects import Pooled, subject_of, unwrapped
 
     if hasattr(model, "model") and hasattr(model, "tokenizer") and not hasattr(model, "capabilities"):  # a pipeline
         model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
     model = unwrapped(model)
-    if isinstance(model, SequenceSubject) or hasattr(model, "capabilities"):
+    if hasattr(model, "capabilities"):
         if tokenizer is not None and isinstance(model, Pooled):
             return Pooled(model.model, load_tokenizer(tokenizer))
         return model
     if device is not None and hasattr(model, "to"):
         model = model.to(device)
-    subject = sequence_subject(model) if is_sequence_model(model) else subject_of(model)
+    subject = subject_of(model)
     source = str(getattr(model.config, "_name_or_path", "") or "")
     if tokenizer is None and not source:
         raise ModelError(f"no tokenizer belongs to this {type(model).__name__}: give tokenizer=…, or the model's folder")
     subject.tokenizer = load_tokenizer(source if tokenizer is None else tokenizer)
-    subject.origin = Origin(source or type(model).__name__, _training(_run_of(Path(source))) if source else {})
+    subject.origin = Origin(source or type(model).__name__, _training(Path(source)) if source else {})
     return subject
 
 
 def _with_attention(subject: "Subject", attention) -> "Subject":
-    if attention is None:
-        return subject
     if not hasattr(subject, "shown_by"):
         raise ModelError(f"attention={excerpt(attention)}: {subject.kind} have one attention only: leave it out")
     return subject.shown_by(attention)
@@ -185,11 +183,6 @@ def model_folder(model: str | os.PathLike, revision: str | None = None, *, code:
         f"{path} holds no model: neither {CHECKPOINT[0]} nor {MODEL}/{CHECKPOINT[0]} is there. A PEFT adapter is loaded "
         "with peft.AutoPeftModelForSequenceClassification, and given as an object with its tokenizer"
     )
-
-
-def _run_of(folder: Path) -> Path:
-    """The folder of the run that a checkpoint may belong to."""
-    return folder.parent if folder.name == MODEL else folder
 
 
 def is_repository(name: str | Path) -> bool:
@@ -283,10 +276,11 @@ def written_recipe(path: Path) -> SimpleNamespace:
     return json.loads(json.dumps(sections), object_hook=lambda keys: SimpleNamespace(**keys))
 
 
-def _training(run: Path) -> dict[str, object]:
-    """The fields of an identity in run.json and recipe.yaml of a run; {} where they are not there. Raises ModelError for a
-    model that was trained under the attention of another one: its own means nothing.
+def _training(folder: Path) -> dict[str, object]:
+    """The fields of an identity in run.json and recipe.yaml of the run that a checkpoint may belong to, else {}. Raises
+    ModelError for a model that was trained under the attention of another one: its own means nothing.
     """
+    run = folder.parent if folder.name == MODEL else folder
     try:
         recipe, state = written_recipe(run / RECIPE), read_object(run / STATE)
         fields = objective_fields(recipe)

@@ -21,7 +21,7 @@ from attnfaith.loading import open_subject
 from attnfaith.reporting import sections
 from attnfaith.reporting.cells import name_class
 from attnfaith.reporting.page import render_page
-from attnfaith.subjects.translator import SequenceSubject
+from attnfaith.subjects import SequenceSubject
 from attnfaith.support.errors import AttnfaithError, excerpt
 from attnfaith.support.escaping import html
 

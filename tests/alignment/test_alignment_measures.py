@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from attnfaith.measurement.registry import find, names
-from attnfaith.subjects import sequence_subject
-from attnfaith.subjects.pairs import of_targets, word_sums
+from attnfaith.subjects import subject_of
+from attnfaith.subjects.translator import of_targets, word_sums
 from tests import tolerances
 from tests.measuring import run, run_pairs
 from tests.small_translators import INPUTS, KINDS, PAIRS, batch, subject, tokenizer
@@ -217,7 +217,7 @@ def test_alti_by_sums_over_every_vector():
 @pytest.mark.parametrize(("kind", "step", "within"), [("marian", 1e-5, 1e-6), ("luong", 1e-5, 1e-6), ("t5", 2e-3, 1e-3)])
 def test_gradients_by_finite_differences_in_double(kind, step, within):
     """T5 takes norms and weights in float32 in any case, so that its steps have to be larger."""
-    own = sequence_subject(copy.deepcopy(subject(kind).model).double(), tokenizer())
+    own = subject_of(copy.deepcopy(subject(kind).model).double(), tokenizer())
     pair = batch(kind, [PAIR])
     embedded = own.embed(pair)
     noise = torch.randn(embedded.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

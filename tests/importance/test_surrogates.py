@@ -13,7 +13,7 @@ from captum._utils.models.linear_model import SkLearnLasso
 from attnfaith.importance.surrogates import KernelShap, Lime
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import opened
-from attnfaith.subjects.text_parts import read_parts
+from attnfaith.subjects.protocol import read_parts
 from attnfaith.support.draws import generator
 from tests.measuring import run
 

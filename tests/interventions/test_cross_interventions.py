@@ -8,8 +8,8 @@ import torch
 from scipy.optimize import linprog
 from transformers.models.marian import modeling_marian
 
-from attnfaith.subjects import sequence_subject
-from attnfaith.subjects.pairs import word_sums
+from attnfaith.subjects import subject_of
+from attnfaith.subjects.translator import word_sums
 from attnfaith.support.draws import generator
 from tests import tolerances
 from tests.measuring import run_pairs
@@ -114,7 +114,7 @@ def test_knock_out_of_one_word_for_one_target_word_at_a_time(changed):
 
 def test_limits_by_another_solver():
     """Two numbers of a value, so that nine tokens leave much open."""
-    narrow = sequence_subject(translator("marian", d_model=8), tokenizer())
+    narrow = subject_of(translator("marian", d_model=8), tokenizer())
     pair = narrow.encode([PAIR])
     columns = {
         name.removeprefix("cross_identifiability_"): column[0]

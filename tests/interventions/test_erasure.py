@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from attnfaith.interventions import erasure
 from attnfaith.interventions.explanation_tests import smallest_set
 from attnfaith.subjects import Batch, SelfAttention
-from attnfaith.subjects.text_parts import read_parts
+from attnfaith.subjects.protocol import read_parts
 from tests import tolerances
 from tests.affine_subject import affine_texts
 from tests.measuring import run

@@ -11,7 +11,7 @@ from attnfaith import record
 from attnfaith.interventions.explanation_tests import rationales
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import SelfAttention, subject_of
-from attnfaith.subjects.text_parts import read_parts
+from attnfaith.subjects.protocol import read_parts
 from attnfaith.support.draws import generator
 from tests.measuring import run
 from tests.small_classifiers import classifier, tokenizer

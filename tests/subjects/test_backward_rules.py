@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
 from attnfaith.subjects.attention import Hook
-from attnfaith.subjects.backward_rules import HALVES, Rules, halved
+from attnfaith.subjects.backward_rules import Rules, halved
 from tests.small_classifiers import classifier, texts
 
 
@@ -96,7 +96,7 @@ def test_products_of_attention_by_the_uniform_rule():
     torch.manual_seed(0)
     query, key, value = (torch.randn(1, 2, 4, 3, dtype=torch.float64).requires_grad_() for _ in range(3))
     head = Head()
-    with Rules(head, "halved"), Hook(1, HALVES) as hook:
+    with Rules(head, "halved"), Hook(1) as hook:
         output = head(query, key, value)
     relevance = torch.randn_like(output)
     slopes = torch.autograd.grad((output * relevance / output.detach()).sum(), [query, key, value])

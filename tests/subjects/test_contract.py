@@ -1,4 +1,4 @@
-"""What every kind of subject promises, see `attnfaith.subjects.protocol.Subject`: one contract over all kinds."""
+"""What every kind of subject promises, see `attnfaith.subjects.Subject`: one contract over all kinds."""
 
 import functools
 

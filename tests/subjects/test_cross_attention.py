@@ -7,10 +7,10 @@ import torch
 from transformers import AutoModelForSequenceClassification, GPT2Config, GPT2LMHeadModel, T5Config
 from transformers.models.marian import modeling_marian
 
+from attnfaith.alignment.perturbation import Occlusion
 from attnfaith.importance.gradients import Gradient
-from attnfaith.subjects import Edit, SubjectError, sequence_subject
-from attnfaith.subjects.pairs import by_words, word_sums
-from attnfaith.subjects.translator import CrossAttention, is_sequence_model
+from attnfaith.subjects import CrossAttention, Edit, SelfAttention, SubjectError, subject_of
+from attnfaith.subjects.translator import by_words, word_sums
 from tests import tolerances
 from tests.measuring import run
 from tests.small_translators import KINDS, PAIRS, STACKED, batch, tokenizer, translator
@@ -71,7 +71,7 @@ def test_words_are_sums_over_the_source_and_means_over_the_target_in_both_rows()
 @torch.no_grad()
 def test_recurrent_translators_read_edited_weights(recurrence, projection):
     """Step by step, by the model's modules."""
-    subject = sequence_subject(translator(recurrence, projection=projection), tokenizer())
+    subject = subject_of(translator(recurrence, projection=projection), tokenizer())
     some, model = subject.encode(PAIRS), subject.model
     weights = subject.attention(some).flip(-2) * (some["attention_mask"][:, None, None, None] == 1)
     weights = weights / weights.sum(-1, keepdim=True)
@@ -123,11 +123,14 @@ def broken():
     ("call", "message"),
     [
         (
-            lambda: sequence_subject(GPT2LMHeadModel(GPT2Config(vocab_size=20, n_embd=8, n_layer=1, n_head=2))),
-            "GPT2LMHeadModel has no cross-attention",
+            lambda: subject_of(GPT2LMHeadModel(GPT2Config(vocab_size=20, n_embd=8, n_layer=1, n_head=2))),
+            "GPT2LMHeadModel .* has no cross-attention",
         ),
-        (lambda: sequence_subject(translator("luong", projection="none")), "projection='none' has no attention"),
-        (lambda: sequence_subject(broken()), "holds NaN"),
+        (
+            lambda: run(Occlusion, subject_of(translator("luong", projection="none")), {}),
+            "'occlusion' needs .*projection='none' has no attention",
+        ),
+        (lambda: subject_of(broken()), "holds NaN"),
         (lambda: CrossAttention(translator("marian", vocab_size=12), tokenizer()).encode(PAIRS), "the model knows 12"),
         (lambda: CrossAttention(translator("marian")).encode(PAIRS), "texts need the model's tokenizer"),
         (
@@ -144,7 +147,7 @@ def test_refusals(call, message):
 def test_a_classifier_with_an_encoder_and_a_decoder_is_no_translator():
     fields = {"vocab_size": 20, "d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
     config = T5Config(**fields, decoder_start_token_id=0)
-    assert not is_sequence_model(AutoModelForSequenceClassification.from_config(config))
+    assert isinstance(subject_of(AutoModelForSequenceClassification.from_config(config)), SelfAttention)
 
 
 @pytest.mark.parametrize(
@@ -169,4 +172,4 @@ def test_attention_that_cannot_be_trusted_is_refused(check, change, monkeypatch)
     model = translator("marian", attn_implementation="eager")
     monkeypatch.setattr(modeling_marian, "eager_attention_forward", wrong)
     with pytest.raises(SubjectError, match=f"fails the check '{check}'"):
-        sequence_subject(model)
+        subject_of(model)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnfaith.subjects import SelfAttention, SubjectError
-from attnfaith.subjects.reduction import Reduction
+from attnfaith.subjects.attention import Reduction
 from tests.small_classifiers import classifier
 
 

@@ -10,7 +10,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 import attnfaith
-from attnfaith.subjects import SelfAttention, SubjectError, opened, sequence_subject
+from attnfaith.subjects import SelfAttention, SubjectError, opened, subject_of
 from tests.golden import subjects
 from tests.small_classifiers import classifier, texts
 from tests.small_translators import translator
@@ -184,10 +184,10 @@ def test_subjects_give_float32():
     batch = subject.encode(["the film was good", "never"])
     assert subject.predict(batch).dtype == subject.embed(batch).dtype == torch.float32
     assert subject.attention(batch).sum(1).sub(1).abs().max() < 1e-6
-    subject = sequence_subject(translator("marian").to(torch.bfloat16))
+    subject = subject_of(translator("marian").to(torch.bfloat16))
     words = {"input_ids": [7, 8, 9], "source_words": [0, 1, 2], "labels": [6, 5], "target_words": [0, 1]}
     assert subject.vectors(subject.collate([{"instance_id": "0", **words}]))[0][1].dtype == torch.float32
-    assert set(subject.lacks) == set(sequence_subject(translator("marian")).lacks)
+    assert set(subject.lacks) == set(subject_of(translator("marian")).lacks)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "convbert", "xlnet", "mbart", "nystromformer"])

@@ -16,7 +16,7 @@ from attnfaith.importance.perturbation import LeaveOneOut, Occlusion
 from attnfaith.measurement.engine import check, model_identity
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.subjects import Batch, Pooled, SubjectError, opened, require, subject_of
-from attnfaith.subjects.text_parts import read_parts
+from attnfaith.subjects.protocol import read_parts
 from tests.measuring import run
 from tests.toy_subject import Toy
 

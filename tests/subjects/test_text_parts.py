@@ -7,7 +7,7 @@ import torch
 from attnfaith.importance.perturbation import LeaveOneOut
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import Batch, SelfAttention, SubjectError, opened
-from attnfaith.subjects.text_parts import read_parts
+from attnfaith.subjects.protocol import read_parts
 from tests.measuring import run
 from tests.small_classifiers import classifier, texts, tokenizer
 from tests.stages import embedded_of, logits_at, logits_of

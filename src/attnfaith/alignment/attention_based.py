@@ -7,7 +7,7 @@ from attnfaith.importance.context_mixing import nearness
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.layers import rows_at_once
-from attnfaith.subjects.pairs import by_words, numpy_of, of_targets
+from attnfaith.subjects.translator import by_words, numpy_of, of_targets
 
 
 @register

@@ -14,7 +14,7 @@ from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects.base import frozen
-from attnfaith.subjects.pairs import PairBatch, numpy_of, of_sources, word_sums
+from attnfaith.subjects.translator import PairBatch, numpy_of, of_sources, word_sums
 
 
 NUMBER = {"axes": ("G",), "unit": "nats", "undefined": "where the line leaves float range", "tolerance": 2}

@@ -9,8 +9,8 @@ from attnfaith.alignment import PairMeasure
 from attnfaith.importance.context_mixing import cosine_distances
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects.pairs import PairBatch, numpy_of, of_sources, of_targets, word_sums
-from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
+from attnfaith.subjects.protocol import TOKENS_AT_ONCE
+from attnfaith.subjects.translator import PairBatch, numpy_of, of_sources, of_targets, word_sums
 
 
 @torch.no_grad()

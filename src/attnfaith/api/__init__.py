@@ -1,4 +1,1 @@
-"""The functions of a notebook, which `attnfaith` exports: `measure`, `load`, `compare`, `view`, `measures`, `train_gates`.
-
-Only `measuring` and `viewing` load torch.
-"""
+"""The functions of a notebook, which `attnfaith` exports. Only `measuring` and `viewing` load torch."""

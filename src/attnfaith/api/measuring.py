@@ -16,8 +16,8 @@ from attnfaith.data.fingerprint import fingerprint
 from attnfaith.loading import device_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry
 from attnfaith.reporting.cells import undefined
+from attnfaith.subjects import SequenceSubject
 from attnfaith.subjects.base import plainly
-from attnfaith.subjects.translator import SequenceSubject
 from attnfaith.support.errors import AttnfaithError, DatasetError, FileError, counted, excerpt
 
 

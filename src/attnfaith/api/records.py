@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attnfaith.reporting.compare import Comparison
-    from attnfaith.reporting.notebook import Overview, ShownText
+    from attnfaith.reporting.notebook import ShownText
     from attnfaith.reporting.view import PairView
     from attnfaith.verdict import Verdict
 
@@ -35,9 +35,7 @@ class Record:
     """Predictions of a model and what was measured, a row a text. In a notebook it shows itself.
 
     The record of a model from sequences to sequences has a row for each pair of sentences; `alignment` takes the place of
-    what needs classes.
-
-    `measure` makes one, `load` reads one. Two are equal where all columns hold the same values. len() counts the texts.
+    what needs classes. Two records are equal where all columns hold the same values. len() counts the texts.
 
     table: a `pyarrow.Table` as `attnfaith.record` describes it. checked: it was validated when it was built or read. Raises
     RecordError where it breaks a rule or has no rows.
@@ -65,24 +63,18 @@ class Record:
     @property
     def measures(self) -> list[str]:
         """The names of its measures of importance; of pairs of sentences, of those that `alignment` takes."""
-        if not self.of_sequences:
-            return list(self.cells[0].measures)
         names = (name for name in self.table.column_names if name.startswith(ALIGNMENT) and name != MARKERS)
-        return [name.removeprefix(ALIGNMENT) for name in names]
+        return [name.removeprefix(ALIGNMENT) for name in names] if self.of_sequences else list(self.cells[0].measures)
 
     def alignment(self, measure: str = "attention") -> list[np.ndarray]:
         """How a measure, one of `measures`, links the target words of each pair of sentences to its source words.
 
         An array a pair, with the axes of its column (`record.table.field`): (L,A,R,G,T) of attention, (L,R,G,T) of sums over
         heads, (G,T) without layers; L layers of the decoder, A heads, R the row that predicts the word and the row in which
-        it is the input, G target words, T source words.
-
-        Raises AttnfaithError for a record of texts, and for a measure that it does not hold.
+        it is the input, G target words, T source words. Raises AttnfaithError for a measure that the record does not hold.
         """
         if not self.of_sequences:
-            raise AttnfaithError(
-                "this is a record of texts, which align with nothing: measure a model on pairs of sentences"
-            )
+            raise AttnfaithError("this is a record of texts, which align with nothing: measure a model on pairs")
         if measure not in self.measures:
             raise AttnfaithError(f"the record holds no alignment {excerpt(measure)}; it holds {', '.join(self.measures)}")
         return records.rows(self.table, ALIGNMENT + measure)
@@ -94,19 +86,17 @@ class Record:
         return isinstance(other, Record) and records.equal(self.table, other.table)
 
     def __repr__(self) -> str:
+        from attnfaith.reporting.notebook import Overview
+
         if not self.of_sequences:
-            return str(self._overview)
+            return str(Overview(self.cells))
         lines = [f"{describe(cell.heading)} · {counted(len(cell), 'pair')} of sentences" for cell in self.cells]
         return "\n".join([*lines, f"measures: {', '.join(self.measures) or 'none'}"])
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html(repr(self))}</pre>" if self.of_sequences else self._overview.html()
-
-    @cached_property
-    def _overview(self) -> "Overview":
         from attnfaith.reporting.notebook import Overview
 
-        return Overview(self.cells)
+        return f"<pre>{html(repr(self))}</pre>" if self.of_sequences else Overview(self.cells).html()
 
     @property
     def verdict(self) -> "Verdict":
@@ -135,9 +125,8 @@ class Record:
         def lines(cell: Cell) -> list[dict]:
             overall = {row["pair"]: row for row in TABLE.rows_of(cell) if row["class"] == "overall"}
             medians = {name: pd.Series(cell.tau("attention", name)).median() for name in cell.measures}
-            return [
-                overall[pair_name("attention", name)] | {"measure": name, "tau_median": medians[name]} for name in medians
-            ]
+            rows = {name: overall[pair_name("attention", name)] for name in medians}
+            return [row | {"measure": name, "tau_median": medians[name]} for name, row in rows.items()]
 
         return self._frame("agreement", lines, AGREEMENT)
 
@@ -193,14 +182,12 @@ class Record:
         from attnfaith.reporting import sections
         from attnfaith.stats import estimate
 
-        def lines(cell: Cell) -> list[tuple]:
-            numbers = {name: pd.Series(values) for name, values in sections.numbers(cell).items()}
-            return [
-                (name, *estimate("", values.to_numpy()).values(), values.median(), values.count(), values.isna().sum())
-                for name, values in numbers.items()
-            ]
+        def line(name: str, values: np.ndarray) -> tuple:
+            own = pd.Series(values)
+            return name, *estimate("", own.to_numpy()).values(), own.median(), own.count(), own.isna().sum()
 
-        return self._frame("summary", lines, ("quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined"))
+        names = ("quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined")
+        return self._frame("summary", lambda cell: [line(*number) for number in sections.numbers(cell).items()], names)
 
     def _frame(self, method: str, part, names: Sequence[str] | None = None) -> "pd.DataFrame":
         """The rows that `part` gives for each cell, as a frame, after the parts of the heading that differ between cells."""
@@ -222,9 +209,7 @@ class Record:
         view, as `attnfaith.view` gives it.
 
         text: its row, from 0 (negative from the end), or its instance id. measures: of a text, those to show beside
-        attention; None shows all.
-
-        Raises AttnfaithError for a text or a measure that the record does not hold.
+        attention; None shows all. Raises AttnfaithError for a text or a measure that the record does not hold.
         """
         from attnfaith.reporting.notebook import ShownText, row_of
         from attnfaith.reporting.view import PairView
@@ -266,9 +251,7 @@ class Record:
 
         repo_id: owner/name. private: where the repository is made, only its owner sees it. config: what this record is
         called among others in the repository; one of that name there is replaced. The token is that of `hf auth login` or
-        HF_TOKEN.
-
-        Raises HubError as `attnfaith push` does.
+        HF_TOKEN. Raises HubError as `attnfaith push` does.
         """
         from attnfaith import hub
 
@@ -283,10 +266,8 @@ def compare(
     intervals. What it returns shows itself and has a `frame`.
 
     sources: Records, or what `load` takes; a folder of runs stands for each of them. names: what they are called; None takes
-    those of files and runs. mix_versions: also numbers that different versions of the package made.
-
-    Raises ReportError where they have nothing in common, NotFoundError where no record lies, AttnfaithError for what is no
-    record and for names that are not one for each.
+    those of files and runs. mix_versions: also numbers that different versions of the package made. Raises ReportError where
+    they have nothing in common, NotFoundError where no record lies, AttnfaithError for wrong sources and names.
     """
     from attnfaith.reporting.compare import compare as compare_tables
 

@@ -28,9 +28,9 @@ CARRIED = ("rationale", "impermissible")  # columns of lists that measurements u
 class Texts:
     """Texts that were read.
 
-    dataset: a `datasets.Dataset` with instance_id, text and perhaps text_pair. labels: those given, None where unknown; None
-    for no labels at all. name: of the texts, for people. reading, label_names: as `numbers_of` takes them. remark: which
-    column labels were read from, where that is not plain; "".
+    dataset: with instance_id, text and perhaps text_pair. labels: those given, None where unknown; None for no labels at
+    all. name: for people. reading, label_names: as `numbers_of` takes them. remark: from which column labels were read,
+    where that is not plain; "".
     """
 
     dataset: "datasets.Dataset"
@@ -41,10 +41,8 @@ class Texts:
     remark: str = ""
 
     def labelled(self, class_names: Sequence[str], count: int):
-        """Return the data set with a column label of class numbers, of texts with labels. class_names: () without names;
-        count: of classes.
-
-        Raises DatasetError for a label that is no class.
+        """Return the data set with a column label, the numbers of `count` classes, which have names or (). Raises
+        DatasetError for a label that is no class.
         """
         from datasets import Value
 
@@ -66,8 +64,7 @@ def read_texts(
     labels: one for each text, or one of READINGS, which says how a column of labels is read. text, text_pair, label: names
     of columns; None takes "text_pair" and the first of LABELS, where they are there.
 
-    Raises DatasetError where texts are none of TEXTS, there is none, a text is missing or no string, single texts stand
-    beside pairs, a column is not there, instance ids are not unique, or labels are not one for each text.
+    Raises DatasetError for texts that are none of TEXTS, not unique by their instance ids, or of another number than labels.
     """
     table, is_list = _table(texts)
     if not len(table):

@@ -15,10 +15,9 @@ from attnfaith.api.texts import read_texts
 from attnfaith.importance.context_mixing import Alti, ValueZeroing
 from attnfaith.loading import open_subject, origin_of
 from attnfaith.reporting.view import TITLES, PairView, View
-from attnfaith.subjects import Subject, SubjectError, outputs
+from attnfaith.subjects import SequenceSubject, Subject, SubjectError, outputs
 from attnfaith.subjects.attention import Map
 from attnfaith.subjects.base import plainly
-from attnfaith.subjects.translator import SequenceSubject
 from attnfaith.support.errors import AttnfaithError, DatasetError, excerpt
 from attnfaith.support.files import MODEL, RECORD
 
@@ -122,8 +121,7 @@ def _name(source: str) -> str:
     folder = Path(source)
     if not (folder.is_dir() or folder.is_absolute()):
         return source
-    folder = folder.resolve()
-    return folder.parent.name if folder.name == MODEL else folder.name
+    return folder.resolve().parent.name if folder.resolve().name == MODEL else folder.resolve().name
 
 
 NEEDS = {
@@ -148,9 +146,8 @@ def _lacking(subject: Subject, names: Sequence[str] | None, length: int) -> dict
     """{measure: why it is left out}. Raises SubjectError for a named one that the model cannot have."""
     reasons = subject.lacks
     lacks = {name: reasons[need] for name, needs in NEEDS.items() for need in needs if need in reasons}
-    for name in names or ():
-        if name in lacks:
-            raise SubjectError(f"{name} cannot be seen of this model: {lacks[name]}")
+    if missing := [name for name in names or () if name in lacks]:
+        raise SubjectError(f"{missing[0]} cannot be seen of this model: {lacks[missing[0]]}")
     if not names and length > MOST_READ:
         lacks.setdefault("value_zeroing", f"it reads a text of {length} positions {length} times: ask for it by name")
     return lacks

@@ -14,9 +14,9 @@ import torch
 from attnfaith.importance.targets import share
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.subjects import Edit, per_token
+from attnfaith.subjects.attention import Reduction
 from attnfaith.subjects.layers import LayerParts
-from attnfaith.subjects.reduction import Reduction
-from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
+from attnfaith.subjects.protocol import TOKENS_AT_ONCE
 
 
 @register

@@ -18,9 +18,8 @@ from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, Targ
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import register
 from attnfaith.record import Column
-from attnfaith.subjects import Batch, SelfAttention, Subject, per_token, whole_logits
+from attnfaith.subjects import Batch, CrossAttention, SelfAttention, Subject, per_token, whole_logits
 from attnfaith.subjects.base import frozen
-from attnfaith.subjects.translator import CrossAttention
 
 
 UNDEFINED = "where the line leaves float range, or max_steps points do not give its integral to the tolerance"

@@ -13,8 +13,7 @@ from attnfaith.importance.targets import STATES, TARGET_DOC, TargetMeasure, scor
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.models.encoders import BiLSTM
 from attnfaith.subjects import Batch, Subject, per_token, require, whole_logits
-from attnfaith.subjects.protocol import TEXT
-from attnfaith.subjects.text_parts import ABSENT, read_parts
+from attnfaith.subjects.protocol import ABSENT, TEXT, read_parts
 
 
 ABSENCES = {"delete": "deleted", "mask_token": "mask_token", "hide": "hidden", "zero": "zero"}

@@ -18,7 +18,7 @@ from attnfaith.measurement.options import Absent, StateLayer
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects import Batch, Subject, SubjectError
-from attnfaith.subjects.text_parts import marked_places
+from attnfaith.subjects.protocol import marked_places
 
 
 IMPERMISSIBLE = "impermissible"

@@ -18,7 +18,7 @@ from attnfaith.interventions.targets import AFFINE, Cross, Maps, Pooled, TargetM
 from attnfaith.measurement.options import Draws, Layers
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
-from attnfaith.subjects.pairs import by_words, of_sources
+from attnfaith.subjects.translator import by_words, of_sources
 from attnfaith.support.draws import generator
 
 

@@ -18,7 +18,7 @@ from attnfaith.measurement.options import Absent, Draws, Inputs, Shares
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.models.rationale_samplers import budget_tokens
 from attnfaith.record import ABSOLUTE, Column
-from attnfaith.subjects import Batch, Subject, require, text_parts, whole_logits
+from attnfaith.subjects import Batch, Subject, protocol, require, whole_logits
 from attnfaith.subjects.protocol import log_odds
 from attnfaith.support.draws import generator
 from attnfaith.verdict import SHARES
@@ -38,8 +38,8 @@ def whole(subject: Subject, batch: Batch) -> np.ndarray:
 
 
 def read_parts(subject: Subject, batch: Batch, parts: Sequence[np.ndarray], absent: str) -> list[np.ndarray]:
-    """Return class probabilities (V,C) in float64 of parts of each text, see `text_parts.read_parts`."""
-    return [softmax(logits) for logits in text_parts.read_parts(subject, batch, parts, absent)]
+    """Return class probabilities (V,C) in float64 of parts of each text, see `protocol.read_parts`."""
+    return [softmax(logits) for logits in protocol.read_parts(subject, batch, parts, absent)]
 
 
 def rank(scores: Sequence[np.ndarray], random: np.random.Generator) -> np.ndarray:
@@ -88,7 +88,7 @@ class ExplanationTest(ScoreTest):
 
     def check(self, subject, dataset) -> None:
         """Raise SubjectError for an absence that the subject cannot read."""
-        require(subject, {text_parts.ABSENT[self.absent]}, f"{self.name} with absent='{self.absent}'")
+        require(subject, {protocol.ABSENT[self.absent]}, f"{self.name} with absent='{self.absent}'")
 
 
 @register
@@ -96,7 +96,7 @@ class RationaleErasure(ExplanationTest):
     """Erasing the tokens that a measure ranks first: sufficiency, comprehensiveness, insertion and deletion curves.
 
     The rationale of a share s are the ceil(s T) tokens of highest score, at least one: of signed measures those with most
-    evidence for the class. `absent` takes tokens away (`subjects.text_parts`), and the rest is read anew. With p the
+    evidence for the class. `absent` takes tokens away (`subjects.protocol`), and the rest is read anew. With p the
     probability of the class predicted for the whole text, p(whole) - p(kept) is sufficiency (small is good) and p(whole) -
     p(removed) comprehensiveness (large is good); in the order of the shares they are the insertion and the deletion curve.
 
@@ -169,7 +169,7 @@ class Comprehensiveness(ExplanationTest):
         names, texts, random = self.scored(subject, batch, scores, seed)
         marks = batch.get("rationale", [()] * len(texts))
         removed = [self._removed(*text) for text in zip(texts, map(np.asarray, marks), random, strict=True)]
-        rows, parts = [], text_parts.read_parts(subject, batch, [~sets for sets in removed], self.absent)
+        rows, parts = [], protocol.read_parts(subject, batch, [~sets for sets in removed], self.absent)
         for values, logits in zip(texts, map(torch.from_numpy, parts), strict=True):
             odds = log_odds(logits, logits[:1].argmax(-1).expand(len(logits))).numpy()
             ends = np.cumsum([len(names) * len(self.shares), self.draws * len(self.shares)])
@@ -328,7 +328,7 @@ class SoftErasure(ScoreTest):
 
     def _read_thinned(self, subject, text, shares, random, predicted):
         """Probabilities (2,M,K) kept and removed, and of zero embeddings (), of one text with shares (M,T)."""
-        embedded, items = subject.embed(text)[0], text_parts.item_places(subject, text)[0]
+        embedded, items = subject.embed(text)[0], protocol.item_places(subject, text)[0]
         inside = items >= 0
         numbers = random.random((self.draws, int(inside.sum()), embedded.shape[1]), np.float32)
         drawn = torch.from_numpy(numbers).to(embedded.device)
@@ -341,7 +341,7 @@ class SoftErasure(ScoreTest):
             return subject.predict(copies, thinned).double().softmax(-1)[:, predicted].cpu().numpy()
 
         pairs, probs = torch.arange(len(shares) * self.draws, device=drawn.device), [np.empty((2, 0))]
-        for some in pairs.split(max(1, text_parts.TOKENS_AT_ONCE // len(items))) if len(pairs) else ():
+        for some in pairs.split(max(1, protocol.TOKENS_AT_ONCE // len(items))) if len(pairs) else ():
             stays = drawn[some % self.draws] < likely[some // self.draws].unsqueeze(-1)
             probs.append(np.stack([read(stays), read(~stays)]))
         (empty,) = read(torch.zeros_like(drawn[:1]))

@@ -18,7 +18,7 @@ from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects import Batch, Edit, require
 from attnfaith.subjects.attention import ALL
-from attnfaith.subjects.pairs import of_sources, of_targets
+from attnfaith.subjects.translator import of_sources, of_targets
 
 
 FEW = "below two tokens"

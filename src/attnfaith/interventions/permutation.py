@@ -182,7 +182,7 @@ class CrossUniform(TargetMeasure):
     def __call__(self, subject, batch) -> dict[str, list]:
         pairs = []
         for target in Cross.each(subject, batch):
-            alone = torch.arange(-1, target.depth, device=target.inside.device).unsqueeze(1)
+            alone = torch.tensor([-1, *target.numbers], device=target.inside.device).unsqueeze(1)
             owner = torch.zeros(len(alone), dtype=torch.long, device=alone.device)
             outcomes = target.outcomes(owner, target.edit(UniformAlone, owner, alone=alone))
             probs, distances = (values.astype(np.float32) for values in outcomes)

@@ -19,12 +19,10 @@ import torch
 
 from attnfaith.measurement.registry import Measure
 from attnfaith.subjects import Batch, Edit, Subject, whole_logits
-from attnfaith.subjects.attention import ALL
+from attnfaith.subjects.attention import ALL, Reduction
 from attnfaith.subjects.layers import Prefix
-from attnfaith.subjects.pairs import PairBatch, by_target_words, word_sums
 from attnfaith.subjects.protocol import cached, log_odds
-from attnfaith.subjects.reduction import Reduction
-from attnfaith.subjects.translator import label_log_probs
+from attnfaith.subjects.translator import PairBatch, by_target_words, label_log_probs, word_sums
 from attnfaith.support.draws import generator
 
 
@@ -377,8 +375,7 @@ class Cross(Target):
 
     def __init__(self, subject, pair: PairBatch):
         self.subject, self.pair, self.names = subject, pair, pair["instance_id"]
-        self.depth = subject.attention(pair).shape[1]
-        self.numbers, self.inside = list(range(self.depth)), pair["source_words"] >= 0
+        self.numbers, self.inside = list(subject.numbers), pair["source_words"] >= 0
 
     @classmethod
     def each(cls, subject, batch):

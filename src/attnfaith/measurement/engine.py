@@ -23,10 +23,9 @@ from attnfaith import record
 from attnfaith.data.collation import by_length
 from attnfaith.data.fingerprint import digest_attention, digest_data
 from attnfaith.measurement.registry import Measure, MeasurementError, build, classes
-from attnfaith.subjects import SubjectError, outputs, require, sequence_subject, subject_of, whole_logits
-from attnfaith.subjects.pairs import word_sums
-from attnfaith.subjects.protocol import RECORDED
-from attnfaith.subjects.text_parts import marked_places
+from attnfaith.subjects import SequenceSubject, SubjectError, outputs, require, subject_of, whole_logits
+from attnfaith.subjects.protocol import RECORDED, marked_places
+from attnfaith.subjects.translator import word_sums
 from attnfaith.support.errors import DatasetError, FileError, excerpt
 from attnfaith.support.files import read_object, write_atomically
 
@@ -171,7 +170,9 @@ def check(
     reads = "pairs" if "target_words" in dataset.column_names else "texts"
     measures = build(names, options, reads)
     try:
-        subject = sequence_subject(model) if reads == "pairs" else subject_of(model)
+        subject = subject_of(model)
+        if isinstance(subject, SequenceSubject) != (reads == "pairs"):
+            raise MeasurementError(f"these are {reads}, which {subject.kind} do not read: encode them by the subject's rows")
         model_identity(subject)
         missing = sorted(set(NEEDED[reads]) - set(dataset.column_names))
         if missing:
@@ -222,7 +223,7 @@ def model_identity(subject) -> dict[str, object]:
     if missing:
         raise MeasurementError(
             f"a record states which model was measured, and this subject ({subject.kind}) has no {', '.join(missing)}: "
-            "attnfaith.subjects.protocol.Subject describes them"
+            "attnfaith.subjects.Subject describes them"
         )
     names = ("encoder", "alignment", "projection", "readout", "vectors")
     return {**dict.fromkeys(names, record.UNKNOWN), "hierarchy": "none", "level": subject.level, **subject.identity()}

@@ -174,7 +174,7 @@ def _opening(call: Callable) -> Callable:
         from attnfaith.subjects.base import plainly
 
         with plainly():
-            subject, batch = opened(subject, batch, self.needs, self.name, self.reads)
+            subject, batch = opened(subject, batch, self.needs, self.name)
             self.check(subject, None)
             return call(self, subject, batch, **keywords)
 

@@ -28,7 +28,7 @@ from attnfaith.reporting.page import write_report
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.runs.folder import REPORT, SHARDS, TRANSLATIONS, RunError, check_free, held, note, prepare, read_state
-from attnfaith.runs.models import check_model, load_model, measurable
+from attnfaith.runs.models import check_model, load_model
 from attnfaith.runs.preparation import Run, check_base
 from attnfaith.runs.removal import remove
 from attnfaith.runs.train import train, training_arguments
@@ -127,7 +127,7 @@ def measure(run: Run, output: str | os.PathLike | None = None, device=None) -> N
         if run.main:
             _translate(model, run)
         run.state.wait_for_everyone()
-    subject = measurable(model, run.tokenizer)
+    subject = subject_of(model, run.tokenizer)
     rows, attention, removal = subject.rows(run.drawn), None, recipe.data.removal
     if removal is not None:
         rows = remove(recipe, rows, run.tokenizer)

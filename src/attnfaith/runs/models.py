@@ -31,9 +31,8 @@ from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.data.vectors import load_vectors
 from attnfaith.recipes import Recipe, RecipeError, check_data
-from attnfaith.subjects import SelfAttention, sequence_subject, subject_of
+from attnfaith.subjects import SelfAttention
 from attnfaith.subjects.base import position_limit
-from attnfaith.subjects.translator import WithoutAttention, is_sequence_model
 from attnfaith.support.errors import closest, excerpt
 from attnfaith.support.files import MODEL
 from attnfaith.training.penalties import check_sizes
@@ -53,16 +52,6 @@ NOT_CONFIGURED = ("type", "pretrained", "revision", "selector")
 def load_model(run: Path) -> PreTrainedModel:
     """Return the model of a run's folder, with the "eager" attention that it was trained with. Raises ModelError."""
     return loading.load_model(run / MODEL, attn_implementation="eager")
-
-
-def measurable(model, tokenizer):
-    """Return a model as a subject. One of sentence pairs without attention has its predictions alone."""
-    if is_sequence_model(model):
-        blind = getattr(model.config, "projection", None) == "none"
-        return WithoutAttention(model, tokenizer) if blind else sequence_subject(model, tokenizer)
-    subject = subject_of(model)
-    subject.tokenizer = tokenizer
-    return subject
 
 
 # ------------------------------------------------------------------------------------------------ configurations

@@ -22,8 +22,9 @@ from attnfaith.measurement.engine import check
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting.facts import own_data_lines
 from attnfaith.runs.folder import CHECKPOINTS, RunError, note
-from attnfaith.runs.models import make_model, measurable, pretrained_facts
+from attnfaith.runs.models import make_model, pretrained_facts
 from attnfaith.runs.preparation import WEIGHTS, Run
+from attnfaith.subjects import subject_of
 from attnfaith.support.errors import AttnfaithError, FileError, excerpt
 from attnfaith.support.files import MODEL, read_object, sync_folder, write_atomically
 from attnfaith.training.trainers import LOWER_IS_BETTER, BaseTrainer, check_selection
@@ -95,7 +96,7 @@ def train(run: Run, arguments: TrainingArguments) -> None:
     facts, folder = _facts(run, rows), Path(arguments.output_dir)
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, run.loaded, run.tokenizer)
-    subject = measurable(model, run.tokenizer)
+    subject = subject_of(model, run.tokenizer)
     check(subject, subject.rows(run.drawn), section.producers, options=section.options, trained=False)
     if recipe.objective.kind == "untrained":
         facts["epochs"] = 0.0

@@ -3,20 +3,26 @@
 A forward pass of a model set to "eager" attention is watched from outside, function by function. The result of a softmax is
 followed, through dropout, casts, masks and reshaping, to the product in which it weighs values. There the weights are read
 as the model uses them, with the values, and there they can be replaced. No architecture is named here, and nothing of a
-model is copied or patched. The file also holds the edits that subjects use, and attention times its gradient.
+model is copied or patched. The file also holds attention times its gradient, and reductions of all maps to the one vector
+that a person is shown.
 
 Shapes: B instances, L input positions, T places of attention, H heads, Q queries, K keys, D the size of a head's values, C
 classes.
 """
 
 import copy
+import functools
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
+import pydantic.dataclasses
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
+
+from attnfaith.subjects.protocol import SubjectError
 
 
 SOFTMAX = frozenset({torch.softmax, torch.nn.functional.softmax, torch.Tensor.softmax, torch.special.softmax})
@@ -32,10 +38,9 @@ class Map:
 
     number: its place in the order of the forward pass. weights (B,H,Q,K): what weighed the values, after every edit; of a
     model with attention sinks a row sums to less than 1. values (B,H,K,D). output (B,H,Q,D): their product, of each head.
-    scores: the input of the softmax, in the model's own shape; None of texts that were read apart.
-
-    Of a recorded layer (`layers.Recorded`): state and result (B,L,E), the input and the output of its module, None where
-    layers are no modules; and the calls that follow the map, up to the next one or the end of the layer.
+    scores: the input of the softmax, in the model's own shape; None of texts that were read apart. Of a recorded layer
+    (`layers.Recorded`): state and result (B,L,E), the input and the output of its module, if it has one; and the calls that
+    follow the map, up to the next one or the end of the layer.
     """
 
     number: int
@@ -50,7 +55,7 @@ class Map:
 
 class Edit:
     """A change of a forward pass; a subclass overrides the methods for what it changes, or `changes` are functions in their
-    place. Numbers are those of `Map`, or those of a decoder's layers from 0 on.
+    place. Numbers are those of `Map`; a recurrent decoder's attention is 0.
 
     per_copy: its tensors that have one entry for each instance, with their other axes: S input positions, N others.
     """
@@ -84,22 +89,36 @@ class Edit:
         return edit
 
 
+class Read(NamedTuple):
+    """A forward pass of a batch: logits (B,C); maps over input positions, first layer first, 0 behind shorter texts; rows
+    (B,L), those of the last layer that matter, None where they were not asked for; fused, the number of attentions that were
+    computed in one piece.
+    """
+
+    logits: torch.Tensor
+    maps: list[Map]
+    rows: torch.Tensor | None = None
+    fused: int = 0
+
+
 class Hook(TorchFunctionMode):
     """A context around one forward pass: within, the attention of a model is read, and edited.
 
     count: the number of instances that the model reads. edit: see `Edit`. keep: the numbers of the maps to keep; None keeps
-    all. watch: the number of the map whose output `rows` needs; a graph is made from there on. A function that replaces
-    softmax is recognised by an attribute `is_attention` that is true.
+    all. watch: the number of the map whose output is `watched`; a graph is made from there on. start: the number of the
+    first map. A function that replaces softmax is recognised by an attribute `is_attention` that is true.
 
     maps: those that were kept. number, softmaxes, fused: how many maps, softmaxes and attentions in one piece there were.
     """
 
-    def __init__(self, count: int, edit: Edit | None = None, keep: Collection[int] | None = None, watch: int | None = None):
+    def __init__(
+        self, count: int, edit: Edit | None = None, keep: Collection[int] | None = None, watch=None, start: int = 0
+    ):
         super().__init__()
         self.count, self.edit, self.keep, self.watch = count, edit or Edit(), keep, watch
         self.watched: torch.Tensor | None = None
         self.maps: list[Map] = []
-        self.number = self.softmaxes = self.fused = 0
+        self.number, self.softmaxes, self.fused = start, 0, 0
         self._tracked: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # tensors made from a softmax, with its scores
 
     def __enter__(self):
@@ -111,10 +130,6 @@ class Hook(TorchFunctionMode):
         torch.set_grad_enabled(self._graph)
         return super().__exit__(*error)
 
-    def rows(self, logits: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        """(B,Q) bool: the rows of the watched map whose output the logits depend on, see `rows_that_matter`."""
-        return rows_that_matter(logits, self.watched, attended)
-
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if function in SOFTMAX or getattr(function, "is_attention", False):
@@ -122,10 +137,13 @@ class Hook(TorchFunctionMode):
         self.fused += function is FUSED
         if not self._tracked:
             return function(*args, **kwargs)
+        result = None
         if function in PRODUCTS and len(args) == 2 and id(args[0]) in self._tracked:
-            return self._product(function, args, kwargs)
-        if function is torch.einsum and len(args) == 3 and id(args[1]) in self._tracked:
-            return self._einsum(args)
+            result = self._product(*args)
+        elif function is torch.einsum and len(args) == 3 and id(args[1]) in self._tracked:
+            result = self._einsum(*args)
+        if result is not None:
+            return result
         result = function(*args, **kwargs)
         if isinstance(result, torch.Tensor) and result.dim() > 2:
             source = next((value for value in args if isinstance(value, torch.Tensor) and id(value) in self._tracked), None)
@@ -143,39 +161,31 @@ class Hook(TorchFunctionMode):
         self.softmaxes += 1
         return result
 
-    def _product(self, function, args, kwargs):
-        tracked, values = weights, _ = args
-        flat = weights.dim() == 3 and weights.shape[0] % self.count == 0  # instances times heads
-        if flat:
+    def _product(self, weights, values):
+        """The product, read and edited; None where it is no attention over values."""
+        if weights.dim() == 3 and weights.shape[0] % self.count == 0:  # instances times heads
             shape = self.count, weights.shape[0] // self.count
-            weights, values = weights.unflatten(0, shape), values.unflatten(0, shape)
-        output = self._weighed(tracked, weights, values)
-        if output is None:
-            return function(*args, **kwargs)
-        return output.flatten(0, 1) if flat else output
+            output = self._weighed(weights, weights.unflatten(0, shape), values.unflatten(0, shape))
+            return output if output is None else output.flatten(0, 1)
+        return self._weighed(weights, weights, values)
 
-    def _einsum(self, args):
-        equation, weights, values = args
+    def _einsum(self, equation, weights, values):
         inputs, _, result = equation.replace(" ", "").partition("->")
         weight_axes, value_axes = inputs.split(",")
-        keys = [axis for axis in weight_axes if axis in value_axes and axis not in result]
-        queries = [axis for axis in weight_axes if axis not in value_axes]
-        sizes = [axis for axis in value_axes if axis not in weight_axes]
-        shared = [axis for axis in weight_axes if axis in value_axes and axis in result]
-        if (len(keys), len(queries), len(sizes), len(shared)) != (1, 1, 1, 2):
-            return torch.einsum(*args)
+        key = "".join(axis for axis in weight_axes if axis in value_axes and axis not in result)
+        query = "".join(axis for axis in weight_axes if axis not in value_axes)
+        size = "".join(axis for axis in value_axes if axis not in weight_axes)
+        shared = "".join(axis for axis in weight_axes if axis in value_axes and axis in result)
+        if (len(key), len(query), len(size), len(shared)) != (1, 1, 1, 2):
+            return None
         if weights.shape[weight_axes.index(shared[0])] != self.count:
-            shared.reverse()
-        (key,), (query,), (size,), (instance, head) = keys, queries, sizes, shared
-        ordered_weights = torch.einsum(f"{weight_axes}->{instance}{head}{query}{key}", weights)
-        ordered_values = torch.einsum(f"{value_axes}->{instance}{head}{key}{size}", values)
+            shared = shared[::-1]  # instance, head
+        ordered_weights = torch.einsum(f"{weight_axes}->{shared}{query}{key}", weights)
+        ordered_values = torch.einsum(f"{value_axes}->{shared}{key}{size}", values)
         output = self._weighed(weights, ordered_weights, ordered_values)
-        if output is None:
-            return torch.einsum(*args)
-        return torch.einsum(f"{instance}{head}{query}{size}->{result}", output)
+        return output if output is None else torch.einsum(f"{shared}{query}{size}->{result}", output)
 
     def _weighed(self, tracked, weights, values):
-        """The product (B,H,Q,D), read and edited; None where it is no attention over values."""
         if weights.dim() != 4 or values.dim() != 4 or weights.shape[0] != self.count:
             return None
         scores = self._tracked[id(tracked)][1]
@@ -226,22 +236,6 @@ class Embedded(TorchFunctionMode):
         return result
 
 
-def lengths_of(mask: torch.Tensor) -> torch.Tensor:
-    """(B,): the places up to the last that is attended to, at least 1."""
-    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-    return (mask.bool() * places).amax(1).clamp(min=1)
-
-
-class Read(NamedTuple):
-    """A forward pass of a batch: logits (B,C); maps over input positions, first layer first, 0 behind shorter texts; rows
-    (B,L), those of the last layer that matter, None where they were not asked for.
-    """
-
-    logits: torch.Tensor
-    maps: list[Map]
-    rows: torch.Tensor | None = None
-
-
 HELD = Edit(weights=lambda number, weights: weights.detach())
 """Attention that no gradient flows through."""
 LEAVES = Edit(weights=lambda number, weights: weights if weights.requires_grad else weights.detach().requires_grad_())
@@ -271,31 +265,25 @@ class Named(Watching):
     """`calls`: where each map is made, the name of a module and the number of its call among all calls."""
 
     def __init__(self, model):
-        self.model, self.calls, self._within, self._count = model, [], [], 0
+        self.model, self.calls, self._within = model, [], []
 
     def weights(self, number, weights):
         self.calls.append(self._within[-1])
         return weights
 
     def watch(self):
+        count = itertools.count()
         for name, module in self.model.named_modules():
-            yield module.register_forward_pre_hook(lambda *args, name=name: self._enter(name))
-            yield module.register_forward_hook(self._leave, always_call=True)
-
-    def _enter(self, name: str) -> None:
-        self._count += 1
-        self._within.append((name, self._count))
-
-    def _leave(self, *args) -> None:
-        self._within.pop()
+            yield module.register_forward_pre_hook(lambda *args, name=name: self._within.append((name, next(count))))
+            yield module.register_forward_hook(lambda *args: self._within.__delitem__(-1), always_call=True)
 
 
 def rows_that_matter(logits: torch.Tensor, output: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
     """The rows (B,Q) bool of an attention's output (B,H,Q,D) from which a path leads to the logits (B,C).
 
-    attended (B,Q): the mask that the model was given. Slopes of NaN go back from the logits and reach every row with a path
-    to them, for no rounding, cancelling sum or tanh of exactly 1 stops NaN. A model may multiply what is not attended to by
-    0, so such a row's own slope must not be 0 either.
+    Slopes of NaN go back from the logits and reach every row with a path to them, for no rounding, cancelling sum or tanh of
+    exactly 1 stops NaN. A model may multiply what its mask `attended` (B,Q) hides by 0, so such a row's own slope must not
+    be 0 either.
     """
     weights = torch.linspace(1, 2, logits.shape[1], dtype=logits.dtype, device=logits.device)  # not all alike
     own, reached = (
@@ -311,25 +299,21 @@ def joined(parts: Sequence[Read], groups: Sequence[tuple[torch.Tensor, int]], wi
 
     def whole(tensors: Sequence[torch.Tensor], *ends: int) -> torch.Tensor:
         """Padded behind the axes, last axis first, that have a 1 in every second of `ends`."""
-        missing = [width - length for _, length in groups]
-        padded = [torch.nn.functional.pad(t, [end * m for end in ends]) for t, m in zip(tensors, missing, strict=True)]
+        pairs = zip(tensors, groups, strict=True)
+        padded = [torch.nn.functional.pad(t, [end * (width - length) for end in ends]) for t, (_, length) in pairs]
         return torch.cat(padded)[back]
 
+    ends = {"weights": (0, 1, 0, 1), "values": (0, 0, 0, 1), "output": (0, 0, 0, 1)}
     maps = []
     for same in zip(*(part.maps for part in parts), strict=True):
-        weights = whole([part.weights for part in same], 0, 1, 0, 1)
-        values, outputs = (whole([getattr(part, name) for part in same], 0, 0, 0, 1) for name in ("values", "output"))
-        maps.append(Map(same[0].number, weights, values, outputs))
+        tensors = {name: whole([getattr(part, name) for part in same], *axes) for name, axes in ends.items()}
+        maps.append(Map(same[0].number, **tensors))
     rows = None if parts[0].rows is None else whole([part.rows for part in parts], 0, 1)
     return Read(torch.cat([part.logits for part in parts])[back], maps, rows)
 
 
-Target = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""(logits (n,C), rows (n,)) → the number (n,) that is explained of each of the instances `rows`."""
-
-
-def map_products(subject, batch, target: Target, layers: Sequence[int]) -> Iterator[tuple]:
-    """The weights of some layers, counted from 0, times the slopes in them of what is explained.
+def map_products(subject, batch, explain: Callable, layers: Sequence[int]) -> Iterator[tuple]:
+    """The weights of some layers, counted from 0, times the slopes in them of explain(logits (n,C), rows (n,)) -> (n,).
 
     Yields, of instances that are read together: their numbers (n,), their length, the rows (n,length) bool of the last layer
     that the logits depend on, and the products (n,H,length,length) of each layer, in float64, one after the other.
@@ -339,20 +323,73 @@ def map_products(subject, batch, target: Target, layers: Sequence[int]) -> Itera
         with torch.enable_grad():
             read = subject.read(batch.take(rows, length), LEAVES, keep=numbers, rows=True)
             weights = [attention_map.weights for attention_map in read.maps]
-            value = target(read.logits, rows).sum()
+            value = explain(read.logits, rows).sum()
             slopes = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
         products = (weight.detach().double() * slope.double() for weight, slope in zip(weights, slopes, strict=True))
         yield rows, length, read.rows, products
 
 
-def products_of_intervention(subject, batch, target: Target) -> torch.Tensor:
-    """(B,T): a df/da of the subject's attention, states held fixed and each weight a free variable."""
-    attention = subject.attention(batch)
-    rows = torch.arange(len(attention), device=attention.device)
-    with torch.enable_grad():
-        weights = attention.detach().requires_grad_()
-        f = target(subject.intervene(batch, weights), rows)
-        slopes = torch.zeros_like(weights)
-        if f.requires_grad:  # an empty batch of places depends on nothing
-            slopes = torch.autograd.grad(f.sum(), [weights], materialize_grads=True)[0]
-    return torch.where(attention == 0, 0.0, attention.double() * slopes.double()).detach()
+REDUCTIONS = {"last": {}, "mean": {}, "all": {"layers": "all"}, "rollout": {"way": "rollout"}}
+"""The fields of reductions that have a name."""
+Number = Annotated[int, pydantic.Field(strict=True, ge=0)]
+
+
+@pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(extra="forbid"))
+class Reduction:
+    """A named way from maps to weights over tokens, the mean of the rows that matter to the logits.
+
+    way: "mean" of the chosen layers and heads; "rollout", the product over layers of (A + I) / 2, A the mean of a layer's
+    heads (Abnar & Zuidema 2020). layers: "last", "all", or a number from 0 on. head: a number from 0 on, or None for the
+    mean of them; both for "mean" alone.
+    """
+
+    way: Literal["mean", "rollout"] = "mean"
+    layers: Literal["last", "all"] | Number = "last"
+    head: Number | None = None
+
+    def __post_init__(self):
+        if self.way == "rollout" and (self.layers, self.head) != ("last", None):
+            raise ValueError("'rollout' takes all layers and heads")
+
+    @classmethod
+    def of(cls, value) -> "Reduction":
+        """Return a Reduction as it is, or that of "last", "all", "rollout" or {"layers": …, "head": …, "way": …}."""
+        try:
+            return value if isinstance(value, cls) else cls(**(REDUCTIONS[value] if isinstance(value, str) else value))
+        except (KeyError, TypeError, ValueError) as error:
+            raise SubjectError(
+                f"attention={value!r} is no reduction; give 'last', 'all', 'rollout', or {{'layers': 'last', 'all' or a "
+                "number, 'head': a number}, both from 0 on"
+            ) from error
+
+    def chosen(self, count: int) -> list[int]:
+        """The layers, of so many, that it reads. Raises SubjectError for a layer that does not exist."""
+        if self.way != "mean" or self.layers == "all":
+            return list(range(count))
+        number = count - 1 if self.layers == "last" else self.layers
+        if number >= count:
+            raise SubjectError(f"there is no layer {number}; the model has {count}, counted from 0")
+        return [number]
+
+    def check(self, heads: Sequence[int], lacks: Mapping[str, str]) -> None:
+        """Raise SubjectError for a layer, or one of so many `heads`, that a model does not have, and for what it `lacks`."""
+        for layer in self.chosen(len(heads)):
+            if self.head is not None and self.head >= heads[layer]:
+                raise SubjectError(f"there is no head {self.head}; layer {layer} has {heads[layer]}, counted from 0")
+        if self.way != "mean" and "stacked maps" in lacks:
+            raise SubjectError(
+                f"'{self.way}' multiplies the attention of a layer with that of the next, and this model has no stack of "
+                f"layers ({lacks['stacked maps']}): choose 'last', 'all' or one layer"
+            )
+
+    def __call__(self, maps: Sequence[torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
+        """Weights (B,L) over all input positions from the maps (B,H,L,L) of `chosen` layers, in order, and the rows (B,L)
+        bool that matter; of an instance without such a row NaN.
+        """
+        layers = [heads.mean(1) if self.head is None else heads[:, self.head] for heads in maps]
+        if self.way == "mean":
+            weights = sum(layers) / len(layers)
+        else:
+            identity = torch.eye(layers[0].shape[1], dtype=layers[0].dtype, device=layers[0].device)
+            weights = functools.reduce(lambda whole, mixed: mixed @ whole, [(identity + layer) / 2 for layer in layers])
+        return (weights * rows.unsqueeze(2)).sum(1) / rows.sum(1, keepdim=True)

@@ -16,9 +16,9 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from transformers.activations import ACT2CLS
 
-from attnfaith.subjects.attention import SOFTMAX, Edit, Embedded, Hook, widened
+from attnfaith.subjects.attention import SOFTMAX, Embedded, widened
 from attnfaith.subjects.base import frozen, rounding
-from attnfaith.subjects.layers import with_state
+from attnfaith.subjects.layers import replaced, with_state
 from attnfaith.subjects.protocol import SubjectError
 
 
@@ -26,6 +26,7 @@ ACTIVATIONS = frozenset("gelu silu relu relu6 tanh leaky_relu elu celu selu mish
 GATES = frozenset({"sigmoid", "hardsigmoid"})
 DIVISORS = frozenset("rsqrt sqrt std norm linalg_norm linalg_vector_norm".split())
 PRODUCTS = frozenset({"mul", "__mul__", "__rmul__", "multiply"})
+MATRIX_PRODUCTS = frozenset({"matmul", "__matmul__", "bmm", "baddbmm", "einsum"})
 SUMS = frozenset({"add", "__add__", "__radd__"})
 """Functions of torch and methods of tensors, by name."""
 CLASSES = tuple({entry[0] if isinstance(entry, tuple) else entry for entry in ACT2CLS.values()} - {nn.Identity})
@@ -38,10 +39,9 @@ class Rules(TorchFunctionMode):
     Softmax ("frozen" alone) and sigmoid are held fixed. A normalisation is the subtraction of the mean, where it has one,
     and a division by what it divides by, held fixed. An activation y of x is x times y / x, held fixed, and its slope where
     x is 0; one that is not 0 at 0 is held fixed as a whole. Of a product of two factors that both depend on the text:
-    "frozen": the one that an activation made, the gate, is held fixed; "halved": each has half the gradient. In both,
-    what is 1 + tanh or 1 + erf is the slope of an activation that is written out, and held fixed.
-
-    The model is as it was afterwards.
+    "frozen": the one that an activation made, the gate, is held fixed; "halved": each has half the gradient, those of
+    attention's products too. In both, what is 1 + tanh or 1 + erf is the slope of an activation that is written out, and
+    held fixed. The model is as it was afterwards.
     """
 
     def __init__(self, model, rules: str = "frozen"):
@@ -50,7 +50,6 @@ class Rules(TorchFunctionMode):
         # results of activations, and what sums of them with numbers are; held so that no id comes twice
         self._gates: dict[int, torch.Tensor] = {}
         self._slopes: dict[int, torch.Tensor] = {}
-        self._handles: list = []
 
     def __enter__(self):
         def acted(module, args, output):
@@ -79,10 +78,10 @@ class Rules(TorchFunctionMode):
             return self._activated(applied, args[0], applied(args[0].detach()))
         if name in PRODUCTS and len(args) == 2 and all(map(_follows, args)):
             return self._product(function, args)
-        if name == "layer_norm" and _follows(args[0]):
-            return _layer_norm(*args, **kwargs)
-        if name == "rms_norm" and _follows(args[0]):
-            return _rms_norm(*args, **kwargs)
+        if name in MATRIX_PRODUCTS and self.rules == "halved" and sum(map(_follows, args)) == 2:
+            return halved(function(*args, **kwargs))
+        if name in NORMS and _follows(args[0]):
+            return NORMS[name](*args, **kwargs)
         result = function(*args, **kwargs)
         if name in SUMS and any(id(value) in self._gates for value in args) and not all(map(_follows, args)):
             self._slopes[id(result)] = result
@@ -97,13 +96,10 @@ class Rules(TorchFunctionMode):
             start = function(zero)
             if not isinstance(start, torch.Tensor):  # such as a quantised one's, with its scale
                 return result
-            (slope,) = torch.autograd.grad(start.sum(), [zero], allow_unused=True)
+            (slope,) = torch.autograd.grad(start.sum(), [zero], materialize_grads=True)
         if float(start.detach()) != 0:
             return result
-        factor = torch.where(
-            values.detach() == 0, torch.zeros_like(zero) if slope is None else slope, result / values.detach()
-        )
-        result = values * factor
+        result = values * torch.where(values.detach() == 0, slope, result / values.detach())
         self._gates[id(result)] = result
         return result
 
@@ -118,10 +114,6 @@ class Rules(TorchFunctionMode):
 def halved(values: torch.Tensor) -> torch.Tensor:
     """The same values, of half the gradient."""
     return values / 2 + values.detach() / 2
-
-
-HALVES = Edit(**dict.fromkeys(("scores", "weights", "values"), lambda number, values: halved(values)))
-"""Products of attention, of queries with keys and of weights with values, give each factor half the gradient."""
 
 
 def is_activation(module: nn.Module) -> bool:
@@ -153,22 +145,22 @@ def _rms_norm(values, shape, weight=None, eps=None):
     return result if weight is None else result * weight
 
 
+NORMS = {"layer_norm": _layer_norm, "rms_norm": _rms_norm}
+
+
 @torch.no_grad()
 def shares(subject, batch, explain: Callable, rules: str, inputs: str = "layer") -> tuple[torch.Tensor, torch.Tensor]:
     """The numbers (B,K) that are explained, and the share (B,K,L) of each input position in them, 0 behind shorter texts, in
     float64: gradient times input at `inputs`, under `rules`. The rest is the share of biases and, for "table", of positions.
 
-    explain(logits (n,C), rows (n,)) → (n,) or (n,K), the numbers of the instances `rows`. rules: "frozen" or "halved", which
-    halves the gradients of attention's products as well, see `Rules`. inputs: "layer", what the first layer reads, or
-    "table", the embeddings.
+    explain(logits (n,C), rows (n,)) → (n,) or (n,K), the numbers of the instances `rows`. rules: see `Rules`. inputs:
+    "layer", what the first layer reads, or "table", the embeddings.
     """
     groups, width, values, parts = subject.groups(batch), batch["input_ids"].shape[1], [], []
     for rows, length in groups:
         part = batch.take(rows, length)
         arguments = subject.model_inputs(part)
         with _differentiable(subject), frozen(subject.model), Rules(subject.model, rules), ExitStack() as stack:
-            if rules == "halved":
-                stack.enter_context(Hook(len(rows), HALVES, ()))
             if inputs == "table":
                 states = [subject.embed(part).detach().requires_grad_()]
                 stack.enter_context(Embedded(subject.vocabulary(), arguments["input_ids"], states[0]))
@@ -204,17 +196,17 @@ def cut(subject) -> Iterator[list[torch.Tensor]]:
         found.extend((states, states.detach().requires_grad_()))
         return found[1]
 
-    def enter(module, args, kwargs):
-        return None if found else with_state(args, kwargs, leaf)
+    def call(forward, *args, **kwargs):
+        args, kwargs = (args, kwargs) if found else with_state(args, kwargs, leaf)
+        return forward(*args, **kwargs)
 
-    first = subject.model.get_submodule(subject.sites.blocks[0])
-    with first.register_forward_pre_hook(enter, with_kwargs=True):
+    with replaced([subject.model.get_submodule(subject.sites.blocks[0])], "forward", call):
         yield found
 
 
 def check_rules(subject, text: dict, inputs: str) -> None:
     """Raise SubjectError where a model under the rule "frozen" is not affine in the embeddings of a text (1,L), and, for
-    inputs "layer", where its first layer does not read one vector for each token, or logits depend on tokens another way.
+    inputs "layer", where its first layer does not read one vector for each token, or not all of the text.
     """
     model, leaf = subject.model, subject.embed(text).detach().requires_grad_()
     with _differentiable(subject), Rules(model), Embedded(subject.vocabulary(), text["input_ids"], leaf):

@@ -1,11 +1,16 @@
-"""The base of this package's subjects: a model out of its wrappers, with its tokenizer, read without modes of torch."""
+"""What measures ask of a model, `Subject`, and what they need of any model of torch.
+
+Shapes: B instances, L input positions, T places of attention, C classes, K attentions per instance, E embedding, H hidden,
+V vocabulary.
+"""
 
 import copy
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from operator import attrgetter
+from typing import Protocol
 
 import torch
 
@@ -29,8 +34,12 @@ LEFT_OUT = ("_name_or_path", "transformers_version", "architectures", "dtype", "
 """Keys of a configuration that do not change what the model computes."""
 
 
-class ModelSubject:
-    """A model and its tokenizer, as every subject of this package has them.
+class Subject(Protocol):
+    """A model that can be measured, with its tokenizer; its subclasses and what else answers this protocol.
+
+    T are the places that attention is over: the L input positions of a model that attends to tokens, fewer where it attends
+    to sentences. Methods from `embed` on belong to capabilities, and a subject without the capability may lack them. A
+    record needs RECORDED; measures do not.
 
     can: the capabilities that a subject of this kind may have; `lacks` gives the reason for those that it has not.
     tokenizer: needed by `encode` and `rows`; `attnfaith.load_subject` sets it.
@@ -38,13 +47,17 @@ class ModelSubject:
     Raises SubjectError for a model that lies on several devices, or on none.
     """
 
-    kind: str
+    kind: str  # of this subject, for people
     can: frozenset[str] = frozenset()
     lacks: Mapping[str, str] = {}
-    level = "token"
+    unknown_token_id: int
+    mask_token_id: int | None = None  # "mask token"
+    output: str  # what its logits become, see `outputs`; may be left out: "classes"
+    level = "token"  # what attention is over: or "sentence", "word" of pairs
+    depth: int  # how many layers have states ("token states")
     configurations: Sequence = ()
     """Configurations of parts whose attention is "eager", step by step, while the model is read."""
-    device = property(attrgetter("model.device"))
+    device, num_labels = property(attrgetter("model.device")), property(attrgetter("config.num_labels"))
 
     def __init__(self, model, tokenizer=None):
         places = {values.device for values in model.parameters()}
@@ -57,12 +70,13 @@ class ModelSubject:
 
     @property
     def capabilities(self) -> frozenset[str]:
+        """Those of CAPABILITIES that it has."""
         return self.can - self.lacks.keys()
 
     def setting(self, name: str, *more):
         """A value of the configuration, of that of generation or of a part, or of `more`: the first that there is."""
         parts = (getattr(self.config, part, None) for part in ("text_config", "decoder"))
-        owners = (self.config, getattr(self.model, "generation_config", None), *parts, *more)
+        owners = self.config, getattr(self.model, "generation_config", None), *parts, *more
         return next((value for owner in owners if (value := getattr(owner, name, None)) is not None), None)
 
     @property
@@ -78,13 +92,24 @@ class ModelSubject:
         return number[0] if isinstance(number, list) and number else number
 
     @property
-    def class_names(self) -> tuple[str, ...]:
+    def class_names(self) -> Sequence[str]:
         """The names of the classes, in their order; () where they have only the default names of transformers."""
-        numbers = range(self.config.num_labels)
-        names = tuple(str(self.config.id2label.get(number, number)) for number in numbers)
-        return () if names == tuple(f"LABEL_{number}" for number in numbers) else names
+        names = [str(self.config.id2label.get(number, number)) for number in range(self.config.num_labels)]
+        return () if names == [f"LABEL_{number}" for number in range(len(names))] else tuple(names)
 
-    def encode(self, texts: Sequence):
+    def own_tokenizer(self):
+        """The tokenizer. Raises SubjectError for a subject without one."""
+        if self.tokenizer is None:
+            raise SubjectError(f"texts need the model's tokenizer: {type(self).__name__}(model, tokenizer)")
+        return self.tokenizer
+
+    def rows(self, texts):
+        """A data set of encoded instances from texts with the columns instance_id and text, and perhaps text_pair and label:
+        instance_id, input_ids, tokens [T], labels if there are any, length (of input_ids), truncated (whether the text was
+        cut), and what else `collate` needs. Raises SubjectError or DatasetError for texts that the model cannot read.
+        """
+
+    def encode(self, texts: Sequence) -> Batch:
         """A batch from texts, or from pairs (text, second text)."""
         return self.collate(self.rows(texts_in_memory(texts)).to_list())
 
@@ -98,18 +123,8 @@ class ModelSubject:
         batch |= {"instance_id": [row["instance_id"] for row in rows], "label": [row.get("labels") for row in rows]}
         return Batch.of(batch, self)
 
-    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """Ids are taken away: a sentence without words is gone, and the rest is not tokenised anew."""
-        rest = {name: batch[name] for name in ("instance_id", "label") if name in batch}
-        return Batch.of({**keep_positions(batch, stays, self.pad_token_id or 0), **rest}, self)
-
-    def without_tokenizer(self) -> SubjectError:
-        """The error of a subject that needs a tokenizer and has none."""
-        return SubjectError(f"texts need the model's tokenizer: {type(self).__name__}(model, tokenizer)")
-
-    def tokenizer_digest(self) -> str | None:
-        """A fingerprint of how the tokenizer divides texts; None without a tokenizer."""
-        return None if self.tokenizer is None else tokenizer_digest(self.tokenizer)
+    def check(self, dataset) -> None:
+        """Raise SubjectError where encoded instances are not made for this subject, or it cannot predict at all."""
 
     @contextmanager
     def evaluating(self, eager: bool = True) -> Iterator[None]:
@@ -123,32 +138,85 @@ class ModelSubject:
             for module, training in modes.items():
                 module.training = training
 
-    def parameters(self) -> Iterator[torch.Tensor]:
-        return self.model.parameters()
+    def attendable(self, batch: Batch) -> torch.Tensor:
+        """(B,T) bool: the places that hold what attention may look at; no markers, no padding."""
 
-    def vocabulary(self) -> torch.Tensor:
-        return self.model.get_input_embeddings().weight
+    def items(self, batch: Batch) -> torch.Tensor | None:
+        """(B,L): the place that an input position belongs to, -1 for none; None where places are positions."""
 
-    def embed(self, batch) -> torch.Tensor:
-        """(B,L,E): rows of the table of tokens, before they are scaled and positions are added."""
-        return widened(torch.nn.functional.embedding(batch["input_ids"], self.vocabulary()))
+    def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
+        """Logits (B,C). Embeddings (B,L,E) are read in place of the ids; hold: attention is fixed ("held attention")."""
 
-    def items(self, batch) -> torch.Tensor | None:
-        """None: places of attention are input positions."""
-        return None
+    def attention(self, batch: Batch) -> torch.Tensor:
+        """(B,T): the weights that a person would be shown, 0 where nothing is attendable; without gradient."""
+
+    def identity(self) -> Mapping[str, object]:
+        """The fields of `attnfaith.record.Identity` that the model decides, as far as they are known; "model" at least."""
+
+    def tokenizer_digest(self) -> str | None:
+        """A fingerprint of how the tokenizer divides texts; None without a tokenizer."""
+        return None if self.tokenizer is None else tokenizer_digest(self.tokenizer)
 
     def digest(self, more: str = "") -> str:
-        """SHA-256 of the weights, of the keys of the configuration that change what the model computes, and of `more`."""
+        """A fingerprint of what the model computes: of weights, configuration and `more`."""
         digest = hash_of_weights(self.model)
         config = {key: value for key, value in self.config.to_dict().items() if key not in LEFT_OUT}
         digest.update(json.dumps(config, sort_keys=True, default=str).encode())
         digest.update(more.encode())
         return digest.hexdigest()
 
+    def embed(self, batch: Batch) -> torch.Tensor:
+        """(B,L,E): rows of the table of tokens, before they are scaled and positions are added ("embeddings")."""
+        return widened(torch.nn.functional.embedding(batch["input_ids"], self.vocabulary()))
+
+    def vocabulary(self) -> torch.Tensor:
+        """(V,E): the embeddings of all words ("embeddings")."""
+        return self.model.get_input_embeddings().weight
+
+    def parameters(self) -> Iterable[torch.Tensor]:
+        """The parameters of the model, which measures freeze ("embeddings")."""
+        return self.model.parameters()
+
+    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
+        """The texts with the input positions `stays` (B,L) alone, not tokenised anew; what follows moves up, and a sentence
+        without words is gone ("token deletion").
+        """
+        rest = {name: batch[name] for name in ("instance_id", "label") if name in batch}
+        return Batch.of({**keep_positions(batch, stays, self.pad_token_id or 0), **rest}, self)
+
+    def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
+        """For each instance, by number, the vectors (S,T,H) that its T attendable tokens add to S weighted sums of attention
+        ("weighed vectors"). An instance may come several times, each time with other sums.
+        """
+
+    def value_norms(self, batch: Batch) -> torch.Tensor:
+        """(B,N,T): the lengths of the vectors that N sums of attention weigh, weights aside; 0 where there is no such vector
+        ("weighed vectors"). Of a stack of layers markers have some too.
+        """
+
+    def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
+        """The states (B,T,H) of the places of attention after each layer, first layer first ("token states")."""
+
+    def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
+        """Logits (B,C) under another attention (B,T), or (B,K,C) under K others (B,K,T); its own gives its prediction
+        ("intervention").
+        """
+
+    def attention_products(self, batch: Batch, explain) -> torch.Tensor:
+        """(B,T): each weight times the slope of explain(logits (n,C), rows (n,)) -> (n,) in it ("attention gradients")."""
+        attention = self.attention(batch)
+        rows = torch.arange(len(attention), device=attention.device)
+        with torch.enable_grad():
+            weights = attention.detach().requires_grad_()
+            f = explain(self.intervene(batch, weights), rows)
+            # an empty batch of places depends on nothing
+            slopes = torch.autograd.grad(f.sum(), [weights], materialize_grads=True)[0] if f.requires_grad else weights
+        return torch.where(attention == 0, 0.0, attention.double() * slopes.double()).detach()
+
 
 def rounding(model, units: int = 8) -> float:
-    """The largest difference, over the size of numbers or 1, that counts as rounding: so many units in the last place of 1
-    in the coarsest weights of a model, and TOLERANCE at least.
+    """The largest difference, over the size of numbers or 1, that counts as rounding: `units` in the last place of 1 in the
+    coarsest weights of a model, and TOLERANCE at least.
     """
     kinds = {values.dtype for values in model.parameters() if values.is_floating_point()}
     return max(TOLERANCE, units * max(torch.finfo(kind).eps for kind in kinds))
@@ -208,8 +276,8 @@ def position_limit(subject) -> int | None:
 
 
 def unwrapped(model):
-    """Return the model within what `torch.compile` and data parallelism put around it; of a model that accelerate left under
-    autocast a copy without it, and of a PEFT model a copy with its adapters merged into the weights.
+    """Return the model within what `torch.compile` and data parallelism put around it; a copy without the autocast that
+    accelerate left, and with the adapters of a PEFT model merged into the weights.
 
     Raises SubjectError for weights made in inference mode, and for adapters that cannot be merged.
     """
@@ -275,17 +343,15 @@ def configurations(model) -> list:
 def configured(configs: Sequence, **values) -> Iterator[None]:
     """Within, `configurations` have these values; after it their own."""
     own = [(config, name, getattr(config, name, value)) for name, value in values.items() for config in configs]
-
-    def change(others) -> None:
-        for config, name, value in others:  # the outer one sets those within it: so they come after it
-            if getattr(config, name, value) != value:
-                setattr(config, name, value)
-
     try:
-        change((config, name, values[name]) for config, name, _ in own)
+        for config, name, _ in own:
+            if getattr(config, name, values[name]) != values[name]:
+                setattr(config, name, values[name])
         yield
     finally:
-        change(own)
+        for config, name, value in own:  # the outer one sets those within it: so they come after it
+            if getattr(config, name, value) != value:
+                setattr(config, name, value)
 
 
 def eager(model):

@@ -1,22 +1,23 @@
-"""Checks of a model before its attention is believed: each has a name, and a model that fails one is refused.
+"""Models of transformers, read by a hook, and the checks before their attention is believed.
 
-Random texts, or pairs of a source and a target of other lengths, are read a few times.
+A check has a name, and a model that fails one is refused. Random texts, or pairs of a source and a target of other lengths,
+are read a few times.
 
 Shapes: B instances, L input positions, S source positions, N target positions, Q queries, K keys, V vocabulary.
 """
 
-import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
 from attnfaith.data.collation import pad_batch
+from attnfaith.data.pair_encoding import UNCOUNTED
 from attnfaith.subjects import base
-from attnfaith.subjects.attention import LEAVES, Edit, Embedded, Hook, Map, Named, silence
+from attnfaith.subjects.attention import LEAVES, Edit, Embedded, Hook, Map, Named, Read, rows_that_matter, silence, widened
 from attnfaith.subjects.layers import LayerParts, Recorded, chain_of, decoder_parts, projected
-from attnfaith.subjects.pairs import UNCOUNTED, PairBatch
 from attnfaith.subjects.protocol import SubjectError
 from attnfaith.support.errors import excerpt
 
@@ -37,14 +38,11 @@ class Sites:
     """What the checks learned about a model.
 
     layers: the numbers of the maps that a subject calls layers, first layer first: over input positions, or of a decoder's
-    attention to the source. heads: how many heads each has. maps: how many maps there are in all.
-    difference: the largest of logits read by the hook and of the model's own, in its own implementation of attention.
-    blocks: the name of each layer's module, () where there are none. lacks: the capabilities that the model does not have,
-    each with the reason. together: how texts are read together, "padded", "of one length" or "one at a time", the first
-    that changes nothing.
-
-    Of texts: token_types, whether token_type_ids are read. Of pairs: vocabulary, the number of words that logits are of;
-    encoder_blocks, the modules of the encoder's layers.
+    attention to the source. heads: how many heads each has. maps: how many maps there are in all. difference: the largest of
+    logits read by the hook and in the model's own implementation of attention. blocks: the name of each layer's module, ()
+    where there are none. lacks: the capabilities that the model does not have, each with the reason. together: how texts are
+    read together, "padded", "of one length" or "one at a time", the first that changes nothing. Of pairs: vocabulary, the
+    number of words that logits are of; encoder_blocks, the modules of the encoder's layers.
     """
 
     layers: tuple[int, ...]
@@ -54,9 +52,40 @@ class Sites:
     blocks: tuple[str, ...]
     lacks: dict[str, str] = field(default_factory=dict)
     together: str = "padded"
-    token_types: bool = False
     vocabulary: int = 0
     encoder_blocks: tuple[str, ...] = ()
+
+
+class Hooked(base.Subject):
+    """A model of transformers, which a hook reads. Subclasses have `model_inputs` and `run`, which reads a batch.
+
+    sites: what the checks learned; None until then.
+    """
+
+    sites: Sites | None = None
+
+    def __init__(self, model, tokenizer=None):
+        super().__init__(model, tokenizer)
+        self.configurations = base.configurations(model)
+
+    def hooked(self, inputs: Mapping, edit: Edit | None, keep: Collection[int] | None, watch: int | None = None, start=0):
+        """A `Read` of the model with its arguments, see `Hook`. Raises SubjectError for other maps than in the checks."""
+        hook, mask = Hook(len(inputs["attention_mask"]), edit, keep, watch, start), inputs["attention_mask"]
+        with base.configured(self.configurations, **base.EAGER), hook:
+            logits = widened(self.model(**inputs).logits)
+        if self.sites is not None and hook.number != self.sites.maps:
+            raise SubjectError(
+                f"{mask.shape[1]} positions are read by {hook.number} attentions, fewer ones by "
+                f"{self.sites.maps}: this model reads long texts in pieces, and only short ones can be measured"
+            )
+        rows = None if watch is None else rows_that_matter(logits, hook.watched, mask)
+        return Read(logits, hook.maps, rows, hook.fused)
+
+    def recorded(self, batch, blocks: Sequence[str], calls: bool = True) -> list[Map]:
+        """All maps of a batch, with what `Recorded` adds to them."""
+        with Recorded(self.model, blocks, calls=calls) as recorded:
+            self.run(batch, recorded, ())
+        return recorded.layers
 
 
 def checked(probe: "Texts | Pairs") -> Sites:
@@ -80,19 +109,19 @@ def checked(probe: "Texts | Pairs") -> Sites:
             own_logits = probe.own_logits()
         with subject.evaluating():
             with Named(model) as named:
-                logits, hook = probe.run(probe.inputs[0], named)
-            layers = probe.layers(hook, named)
+                read = subject.run(probe.inputs[0], named)
+            layers = probe.layers(read, named)
             names = tuple(named.calls[number][0] for number in layers)
-            difference = _difference(logits, own_logits)
+            difference = _difference(read.logits, own_logits)
             fault = f"the hook's differ from the model's own by {difference:.2g}"
             probe.check(difference <= base.rounding(model), "logits", fault)
             for number in layers:
-                probe.check_rows(hook.maps[number])
-            probe.check_use(logits, layers, names)
-            learned = probe.learn(logits, layers, names, len(hook.maps))
-    heads = tuple(hook.maps[number].weights.shape[1] for number in layers)
+                probe.check_rows(read.maps[number])
+            probe.check_use(read.logits, layers, names)
+            learned = probe.learn(read, layers, names)
+    heads = tuple(read.maps[number].weights.shape[1] for number in layers)
     learned["lacks"] = {name: reason for name, reason in learned["lacks"].items() if reason}
-    return Sites(tuple(layers), heads, len(hook.maps), difference, **learned)
+    return Sites(tuple(layers), heads, len(read.maps), difference, **learned)
 
 
 def _difference(logits: torch.Tensor, other: torch.Tensor) -> float:
@@ -116,7 +145,7 @@ class _Probe:
     read_as and over.
     """
 
-    def __init__(self, subject):
+    def __init__(self, subject: Hooked):
         self.subject, self.model = subject, subject.model
         self.filling = subject.pad_token_id or 0
         self.near = base.rounding(self.model, units=2)  # for texts that one implementation reads in another way
@@ -126,11 +155,15 @@ class _Probe:
             model = type(self.model).__name__
             raise SubjectError(f"the {self.attention} of {model} fails the check '{name}': {fault}; it cannot be measured")
 
+    def call(self, item) -> torch.Tensor:
+        """The model's logits without the hook."""
+        return self.model(**self.subject.model_inputs(item)).logits
+
     def own_logits(self) -> torch.Tensor:
-        """The model's logits without the hook. Raises SubjectError where it reads something else than such inputs."""
+        """Those of the first input. Raises SubjectError where the model reads something else than such inputs."""
         base.check_finite(self.model)
         try:
-            logits = self.call(self.inputs[0]).logits
+            logits = self.call(self.inputs[0])
         except Exception as error:  # models raise many kinds
             raise SubjectError(
                 f"{type(self.model).__name__} fails the check 'reading': given {self.input_kind} alone it raises "
@@ -139,59 +172,50 @@ class _Probe:
         self.check(bool(logits.isfinite().all()), "reading", "its logits are not finite")
         return logits
 
-    def run(self, item, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
-        """Logits of an input, and the hook that read them."""
-        with Hook(len(item["input_ids"]), edit) as hook:
-            logits = self.call(item).logits
-        return logits, hook
-
-    def layers(self, hook: Hook, named: Named) -> list[int]:
+    def layers(self, read: Read, named: Named) -> list[int]:
         """The numbers of the maps that are layers."""
         fused = "it computes attention by scaled_dot_product_attention also under 'eager', which gives no weights"
-        self.check(not hook.fused, "layers", f"in {hook.fused} layers {fused}")
-        self.check(bool(hook.maps), "layers", "no softmax of it weighs values, so it has no attention that could be read")
-        shapes = [tuple(attention_map.weights.shape[2:]) for attention_map in hook.maps]
+        self.check(not read.fused, "layers", f"in {read.fused} layers {fused}")
+        self.check(bool(read.maps), "layers", "no softmax of it weighs values, so it has no attention that could be read")
+        shapes = [tuple(attention_map.weights.shape[2:]) for attention_map in read.maps]
         whole, sizes = [number for number, shape in enumerate(shapes) if shape == self.shape], sorted(set(shapes))
         self.check(bool(whole), "layers", f"{self.read_as} it has maps of {sizes}, and none {self.over}")
-        layers = self.chosen(whole, hook, named, sizes)
+        layers = self.chosen(whole, read, named, sizes)
         calls = [named.calls[number] for number in layers]
         twice = next((name for number, (name, call) in enumerate(calls) if (name, call) in calls[:number]), None)
         self.check(not twice, "layers", f"'{twice}' weighs values more than once, and its attention is not one of these")
         return layers
 
-    def check_rows(self, read: Map) -> None:
-        weights, slack = read.weights, base.rounding(self.model, units=1)
-        sums = weights.sum(-1, dtype=torch.promote_types(weights.dtype, torch.float32))
+    def check_rows(self, layer: Map) -> None:
+        weights, slack = layer.weights, base.rounding(self.model, units=1)
+        sums = widened(weights).sum(-1)
         low, high, least = float(sums.min()), float(sums.max()), float(weights.min())
-        has_sink = read.scores.shape[-1] > weights.shape[-1]
+        has_sink = layer.scores.shape[-1] > weights.shape[-1]
         sound = least >= 0 and high <= 1 + slack and low > 0 and (has_sink or low >= 1 - slack)
-        fault = f"in layer {read.number} rows sum to {low:.4g} to {high:.4g}, least weight {least:.4g}"
+        fault = f"in layer {layer.number} rows sum to {low:.4g} to {high:.4g}, least weight {least:.4g}"
         self.check(sound, "rows", fault)
 
     def check_use(self, logits: torch.Tensor, layers: Sequence[int], names: Sequence[str]) -> None:
         with torch.enable_grad():
-            again, hook = self.run(self.inputs[0], LEAVES)
+            again, maps, *_ = self.subject.run(self.inputs[0], LEAVES)
         slopes = [None] * len(layers)  # those of logits in weights; None where gradients do not reach a layer
         if again.requires_grad:
             seed = torch.linspace(1, 2, again.numel(), dtype=again.dtype, device=again.device).view_as(again)
-            weights = [hook.maps[number].weights for number in layers]
+            weights = [maps[number].weights for number in layers]
             slopes = torch.autograd.grad([again], weights, [seed], allow_unused=True)
         for layer, name, slope in zip(layers, names, slopes, strict=True):
             moved = slope is not None and bool((slope != 0).any())
-            used = moved or not torch.equal(self.run(self.inputs[0], silence(layer))[0], logits)
+            used = moved or not torch.equal(self.subject.run(self.inputs[0], silence(layer), ()).logits, logits)
             self.check(used, "use", f"logits stay the same when all weights of '{name}' are 0")
         self.check(slopes[-1] is not None, "gradients", GRADIENTS)
 
     def draw(self, length: int, size: int, markers: set, seed: int) -> torch.Tensor:
-        """Random ids (length,), none of a marker, of a vocabulary of this size."""
+        """Random ids (length,), none of a marker, of a vocabulary of this size; the last is the end marker, if any."""
         ordinary = torch.tensor([number for number in range(min(size, ORDINARY)) if number not in markers])
-        return ordinary[torch.randint(0, len(ordinary), (length,), generator=torch.Generator().manual_seed(seed))]
-
-    def record(self, numbers: Sequence[int], blocks: Sequence[str]) -> list[Map]:
-        """The layers of the first input: the maps of these numbers, and what follows each."""
-        with Recorded(self.model, numbers, blocks) as recorded:
-            self.run(self.inputs[0], recorded)
-        return recorded.layers
+        ids = ordinary[torch.randint(0, len(ordinary), (length,), generator=torch.Generator().manual_seed(seed))]
+        if self.subject.end_token_id is not None:
+            ids[-1] = self.subject.end_token_id
+        return ids
 
     def hides_padding(self, maps: list[Map], layers: Sequence[int], queries: torch.Tensor, keys: torch.Tensor) -> bool:
         """Whether queries (B,Q) that are tokens have no weight on keys (B,K) that are padding."""
@@ -226,72 +250,65 @@ class Texts(_Probe):
 
     def __init__(self, subject):
         super().__init__(subject)
-        self.inputs, markers = [], {*subject.markers, self.filling}
+        self.inputs, size = [], base.vocabulary_size(self.model)
         for seed, length in enumerate((*LENGTHS, LENGTHS[0])):
-            ids = self.draw(length, base.vocabulary_size(self.model), markers, seed).unsqueeze(0).to(subject.device)
-            if subject.end_token_id is not None:
-                ids[:, -1] = subject.end_token_id
+            ids = self.draw(length, size, {*subject.markers, self.filling}, seed).unsqueeze(0).to(subject.device)
             text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
             if base.separates(self.model):
                 text["impermissible"] = (torch.arange(length, device=ids.device) % 3 == 2).long().unsqueeze(0)
             self.inputs.append(text)
 
-    def call(self, text: dict):
-        return self.model(**text)
-
-    def chosen(self, square: list[int], hook: Hook, named: Named, sizes: list) -> list[int]:
+    def chosen(self, square: list[int], read: Read, named: Named, sizes: list) -> list[int]:
         """Of self-attention all maps, or those of a decoder's attention over the encoder."""
         if not base.is_encoder_decoder(self.model):
-            fault = f"only {len(square)} of its {len(hook.maps)} maps are over all input positions ({sizes})"
-            self.check(len(square) == len(hook.maps), "layers", fault)
+            fault = f"only {len(square)} of its {len(read.maps)} maps are over all input positions ({sizes})"
+            self.check(len(square) == len(read.maps), "layers", fault)
             return square
         crossed = [number for number in square if CROSS.search(named.calls[number][0])]
         self.check(bool(crossed), "layers", "its decoder has no attention over the encoder alone")
         return crossed
 
-    def learn(self, logits: torch.Tensor, numbers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
+    def learn(self, read: Read, numbers: list[int], names: tuple[str, ...]) -> dict[str, object]:
         """The fields of `Sites` that texts decide."""
-        model, text, blocks, two = self.model, self.inputs[0], (), self.model.config.is_encoder_decoder
-        if base.separates(model):
-            with Hook(1, watch=numbers[-1]) as hook:
-                places = hook.rows(model(**text).logits, text["attention_mask"])[0].nonzero().flatten().tolist()
+        subject, text, blocks, two = self.subject, self.inputs[0], (), self.model.config.is_encoder_decoder
+        if base.separates(self.model):
+            places = subject.hooked(text, None, (), numbers[-1]).rows[0].nonzero().flatten().tolist()
             fault = f"its logits depend on the positions {places} of the last layer, and tokens of two kinds meet in them"
             self.check(places == [0], "separation", fault)
-        if not two and len(numbers) == maps:
-            blocks = chain_of(model, names, text["input_ids"].shape, lambda candidate: self.record(numbers, candidate))
+        if not two and len(numbers) == len(read.maps):
+            blocks = chain_of(self.model, names, text["input_ids"].shape, partial(subject.recorded, text))
         ways = {"padded": [0, 1], "of one length": [0, 2]}
         together = next((way for way, rows in ways.items() if self._same(rows, numbers)), "one at a time")
-        layers = self.record(numbers, blocks)
+        layers = [subject.recorded(text, blocks)[number] for number in numbers]
         lacks = {"weighed vectors": _refusal(projected, layers)}
         lacks["layer parts"] = _refusal(LayerParts, layers) if blocks else lacks["weighed vectors"]
         if not blocks:
             why = "attention is a decoder's over an encoder" if two else "no list of modules is such a chain"
             names = ("layer states", "layer parts", "token states", *["stacked maps"] * two)
             lacks |= dict.fromkeys(names, why)
-        if not self.takes_embeddings(text["input_ids"], lambda: self.call(text).logits, logits):
+        if not self.takes_embeddings(text["input_ids"], lambda: subject.run(text).logits, read.logits):
             needing = ("embeddings", "embedding length", "held attention", "backward rules")
             lacks |= dict.fromkeys(needing, "it looks the ids as they are up in no table of tokens")
-        elif not self._reads_length(logits):
+        elif not self._reads_length(read.logits):
             why = "a norm follows its embeddings: gradient_norm and integrated_gradients need no length"
             lacks["embedding length"] = why
         if together != "padded":
             lacks["token states"] = "padding disturbs it"
         if together != "padded" or not self._hides():
             lacks["token hiding"] = "its logits depend on tokens whose attention_mask is 0"
-        token_types = "token_type_ids" in inspect.signature(model.forward).parameters
-        return {"together": together, "token_types": token_types, "blocks": blocks, "lacks": lacks}
+        return {"together": together, "blocks": blocks, "lacks": lacks}
 
     def _same(self, rows: list[int], layers: list[int]) -> bool:
         """Whether some of the texts are read together as each is read alone."""
         texts = [self.inputs[row] for row in rows]
         features = [{name: values[0].tolist() for name, values in text.items()} for text in texts]
         padded = {name: values.to(self.subject.device) for name, values in pad_batch(features, self.filling).items()}
-        mask, alone = padded["attention_mask"].bool(), torch.cat([self.call(text).logits for text in texts])
+        mask, alone = padded["attention_mask"].bool(), torch.cat([self.call(text) for text in texts])
         try:
-            logits, hook = self.run(padded)
+            read = self.subject.hooked(padded, None, None)
         except Exception:  # such as a model without a padding token
             return False
-        return self.hides_padding(hook.maps, layers, mask, mask) and _difference(logits, alone) <= self.near
+        return self.hides_padding(read.maps, layers, mask, mask) and _difference(read.logits, alone) <= self.near
 
     def _hides(self) -> bool:
         """Whether logits do not depend on tokens behind the first, the last one too, once their mask is 0."""
@@ -300,7 +317,7 @@ class Texts(_Probe):
         hidden = text | {"attention_mask": mask}
         changed = hidden | {"input_ids": torch.where(mask == 0, other["input_ids"], text["input_ids"])}
         try:
-            return _difference(self.call(changed).logits, self.call(hidden).logits) <= self.near
+            return _difference(self.model(**changed).logits, self.model(**hidden).logits) <= self.near
         except Exception:  # such as a model that takes padding at the end only
             return False
 
@@ -308,7 +325,7 @@ class Texts(_Probe):
         """Whether logits move when all embeddings become ten times as long."""
         text, table = self.inputs[0], self.subject.vocabulary()
         with Embedded(table, text["input_ids"], 10 * torch.nn.functional.embedding(text["input_ids"], table)):
-            moved = (self.call(text).logits - logits).abs().max()
+            moved = (self.call(text) - logits).abs().max()
         return bool(moved > max(10 * base.TOLERANCE, base.rounding(self.model)) * logits.abs().max())
 
 
@@ -324,73 +341,56 @@ class Pairs(_Probe):
 
     def __init__(self, subject):
         super().__init__(subject)
-        config, end = subject.config, subject.end_token_id
         names = ("vocab_size", "decoder_vocab_size", "tgt_vocab_size")
-        sizes = [getattr(part, name, None) for part in (config, getattr(config, "decoder", None)) for name in names]
+        sizes = [
+            getattr(part, name, None)
+            for part in (subject.config, getattr(subject.config, "decoder", None))
+            for name in names
+        ]
         size = min(base.vocabulary_size(self.model), *(size for size in sizes if isinstance(size, int) and size > 0))
-        markers = {self.filling, end, subject.setting("bos_token_id"), subject.setting("decoder_start_token_id")}
+        markers = {self.filling, subject.end_token_id, *map(subject.setting, ("bos_token_id", "decoder_start_token_id"))}
         self.rows = []
         for seed, lengths in enumerate(PAIR_LENGTHS):
             ids = [self.draw(length, size, markers, 2 * seed + side).tolist() for side, length in enumerate(lengths)]
-            ids = [side if end is None else [*side[:-1], end] for side in ids]
             words = [[*range(length - 1), -1] for length in lengths]
             names = ("input_ids", "labels", "source_words", "target_words")
             self.rows.append({"instance_id": str(seed), **dict(zip(names, (*ids, *words), strict=True))})
         self.inputs = [subject.collate([row]) for row in self.rows]
 
-    def call(self, pair: PairBatch, **options):
-        return self.model(**self.subject.model_inputs(pair), **self.subject.uncached, **options)
-
-    def _encode(self, pair: PairBatch, edit: Edit | None = None):
-        with Hook(len(pair), edit, ()):
-            return self.model.get_encoder()(input_ids=pair["input_ids"], attention_mask=pair["attention_mask"])
-
-    def run(self, item: PairBatch, edit: Edit | None = None) -> tuple[torch.Tensor, Hook]:
-        """The same of the decoder alone."""
-        encoded = self._encode(item)
-        with Hook(len(item), edit) as hook:
-            logits = self.call(item, encoder_outputs=encoded).logits
-        return logits, hook
-
-    def chosen(self, crossed: list[int], hook: Hook, named: Named, sizes: list) -> list[int]:
+    def chosen(self, crossed: list[int], read: Read, named: Named, sizes: list) -> list[int]:
         """All maps over the source."""
-        heads = {hook.maps[number].weights.shape[1] for number in crossed}
+        heads = {read.maps[number].weights.shape[1] for number in crossed}
         self.check(len(heads) == 1, "layers", f"they have {sorted(heads)} heads: one number for all is needed")
         return crossed
 
-    def learn(self, logits: torch.Tensor, numbers: list[int], names: tuple[str, ...], maps: int) -> dict[str, object]:
+    def learn(self, read: Read, numbers: list[int], names: tuple[str, ...]) -> dict[str, object]:
         """The fields of `Sites` that pairs decide."""
         self._check_padding(numbers)
-        pair, encoder = self.inputs[0], self.model.get_encoder()
-        blocks = chain_of(self.model, names, pair["labels"].shape, lambda candidate: self.record(range(maps), candidate))
-        with Named(encoder) as named:
-            self._encode(pair, named)
+        subject, pair, encoder = self.subject, self.inputs[0], self.model.get_encoder()
+        blocks = chain_of(self.model, names, pair["labels"].shape, partial(subject.recorded, pair))
+        with Named(encoder) as named, Hook(1, named, ()):
+            encoded = subject.encoded(pair)[0]
         own_names = [name for name, _ in named.calls]
-        encoder_blocks = chain_of(encoder, own_names, pair["input_ids"].shape, self._record_encoder)
-        layers = self.record(range(maps), blocks)
+        encoder_blocks = chain_of(encoder, own_names, pair["input_ids"].shape, partial(subject.recorded_encoder, pair))
+        layers = subject.recorded(pair, blocks)
         lacks = {"cross vectors": _refusal(projected, [layers[number] for number in numbers])}
-        if not self.takes_embeddings(pair["input_ids"], lambda: self._encode(pair)[0], self._encode(pair)[0]):
+        if not self.takes_embeddings(pair["input_ids"], lambda: subject.encoded(pair)[0], encoded):
             lacks["source embeddings"] = "it looks the ids up in no table of tokens"
         if not blocks:
             lacks["layer results"] = lacks["stacked parts"] = "its decoder's layers are no chain of modules"
         elif not encoder_blocks:
             lacks["stacked parts"] = "its encoder's layers are no chain of modules"
-        elif numbers != list(range(1, maps, 2)):
+        elif numbers != list(range(1, len(read.maps), 2)):
             lacks["stacked parts"] = "its decoder's layers are not of attention to the target and then to the source"
         else:
-            encoder_layers = self._record_encoder(encoder_blocks)
+            encoder_layers = subject.recorded_encoder(pair, encoder_blocks)
             lacks["stacked parts"] = _refusal(decoder_parts, [layers]) or _refusal(LayerParts, encoder_layers)
-        return {"vocabulary": logits.shape[2], "blocks": blocks, "encoder_blocks": encoder_blocks, "lacks": lacks}
-
-    def _record_encoder(self, blocks: Sequence[str]) -> list[Map]:
-        with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded:
-            self._encode(self.inputs[0], recorded)
-        return recorded.layers
+        return {"vocabulary": read.logits.shape[2], "blocks": blocks, "encoder_blocks": encoder_blocks, "lacks": lacks}
 
     def _check_padding(self, layers: list[int]) -> None:
         """Check that a padded pair has the logits that it has alone, and that no weight is on padding."""
-        alone, both = self.call(self.inputs[1]).logits, self.subject.collate(self.rows)
-        logits, hook = self.run(both)
-        hidden = self.hides_padding(hook.maps, layers, both["labels"] != UNCOUNTED, both["attention_mask"].bool())
-        same = _difference(logits[1:, : PAIR_LENGTHS[1][1]], alone) <= self.near
+        alone, both = self.call(self.inputs[1]), self.subject.collate(self.rows)
+        read = self.subject.run(both)
+        hidden = self.hides_padding(read.maps, layers, both["labels"] != UNCOUNTED, both["attention_mask"].bool())
+        same = _difference(read.logits[1:, : PAIR_LENGTHS[1][1]], alone) <= self.near
         self.check(same and hidden, "padding", "a pair that is padded has other logits than alone, or weights on padding")

@@ -5,24 +5,29 @@ heads, C classes, N copies of instances, E embedding, D the size of a head's val
 """
 
 import copy
+import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 
 import torch
 
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.models import SelfAttentionClassifierConfig
 from attnfaith.subjects import base
-from attnfaith.subjects.attention import HELD, Edit, Embedded, Hook, Map, Read, joined, lengths_of, map_products, widened
+from attnfaith.subjects.attention import HELD, Edit, Embedded, Map, Read, Reduction, joined, map_products, widened
 from attnfaith.subjects.backward_rules import check_rules, shares
-from attnfaith.subjects.checks import Texts, checked
-from attnfaith.subjects.layers import Fed, Prefix, Recorded, projected, rows_at_once, summands
-from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, Batch, SubjectError, cached
-from attnfaith.subjects.reduction import Reduction
-from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
+from attnfaith.subjects.checks import Hooked, Texts, checked
+from attnfaith.subjects.layers import Prefix, Recorded, fed, projected, rows_at_once, summands
+from attnfaith.subjects.protocol import MAPS, OF_TOKENIZERS, TEXT, TOKENS_AT_ONCE, Batch, SubjectError, cached
 
 
-class SelfAttention(base.ModelSubject):
+NO_CLASSES = {
+    "labels": "its labels do not exclude one another (problem_type='multi_label_classification')",
+    "values": "it is a regression, whose outputs are values",
+}
+
+
+class SelfAttention(Hooked):
     """A `…ForSequenceClassification` of transformers: encoder, decoder, or encoder and decoder; one text or two.
 
     model: the classifier. While it is read its attention is "eager", step by step, since other implementations do not give
@@ -49,12 +54,14 @@ class SelfAttention(base.ModelSubject):
 
     def __init__(self, model, tokenizer=None, reduction="last"):
         super().__init__(base.unwrapped(model), tokenizer)
-        self.reduction, self.num_labels = Reduction.of(reduction), self.config.num_labels
-        problem = getattr(self.config, "problem_type", None)
-        values = problem == "regression" or self.num_labels < 2
-        self.output = "labels" if problem == "multi_label_classification" else "values" if values else "classes"
-        self.configurations, self._suited = base.configurations(self.model), set()  # inputs whose rules were checked
+        self.reduction = Reduction.of(reduction)
+        problems = {"multi_label_classification": "labels", "regression": "values"}
+        default = "classes" if self.num_labels > 1 else "values"
+        self.output = problems.get(getattr(self.config, "problem_type", None), default)
+        self.token_types = "token_type_ids" in inspect.signature(self.model.forward).parameters
+        self._suited = set()  # inputs whose rules were checked
         self.sites = checked(Texts(self))
+        self.depth = len(self.sites.layers)
         self.reduction.check(self.sites.heads, self.sites.lacks)
 
     def shown_by(self, reduction) -> "SelfAttention":
@@ -67,15 +74,12 @@ class SelfAttention(base.ModelSubject):
     @property
     def lacks(self) -> dict[str, str]:
         lacks = dict(self.sites.lacks)
-        if self.output == "labels":
-            lacks["classes"] = "its labels do not exclude one another (problem_type='multi_label_classification')"
-        elif self.output == "values":
-            lacks["classes"] = "it is a regression, whose outputs are values"
+        if self.output != "classes":
+            lacks["classes"] = NO_CLASSES[self.output]
         if self.mask_token_id is None:
             lacks["mask token"] = "its tokenizer has none"
         if self.reduction.way != "mean":
-            names = ("weighed vectors", "weighted sums")
-            lacks |= dict.fromkeys(names, f"what {self.reduction.way} gives weighs no vectors")
+            lacks |= dict.fromkeys(("weighed vectors", "weighted sums"), "what rollout gives weighs no vectors")
         return lacks
 
     @property
@@ -90,9 +94,7 @@ class SelfAttention(base.ModelSubject):
         number = getattr(self.tokenizer, "unk_token_id", None)
         return (self.pad_token_id or 0) if number is None else number
 
-    @property
-    def mask_token_id(self) -> int | None:
-        return getattr(self.tokenizer, "mask_token_id", None)
+    mask_token_id = property(lambda self: getattr(self.tokenizer, "mask_token_id", None))
 
     @property
     def end_token_id(self) -> int | None:
@@ -108,13 +110,11 @@ class SelfAttention(base.ModelSubject):
         return frozenset(number for numbers in several for number in numbers if number is not None)
 
     def rows(self, texts):
-        if self.tokenizer is None:
-            raise self.without_tokenizer()
-        rows = encode_for_classifier(texts, self.tokenizer, max_length=base.position_limit(self))
+        rows = encode_for_classifier(texts, self.own_tokenizer(), max_length=base.position_limit(self))
         base.check_ids(rows["input_ids"], base.vocabulary_size(self.model))
         end = self.end_token_id
-        for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True):
-            if end is not None and ids.count(end) != 1:
+        for name, ids in zip(rows["instance_id"], rows["input_ids"], strict=True) if end is not None else ():
+            if ids.count(end) != 1:
                 raise SubjectError(
                     f"text {name!r} has {ids.count(end)} end markers (token {end}), and {type(self.model).__name__} answers "
                     "at the end marker behind a text: take spelled ones out, or give the model's own tokenizer"
@@ -155,44 +155,28 @@ class SelfAttention(base.ModelSubject):
     ) -> Read:
         """Return the results of one forward pass that is edited.
 
-        edit: its numbers are those of all maps; `sites.layers` are those of the layers over input positions. embedded
-        (B,L,E) takes the place of the tokens' embeddings, and gradients reach it. keep: the numbers of the maps to return,
-        some of `sites.layers`; None returns all of these. rows: whether to return which rows of the last layer matter.
-        after: a `prefix` of the texts, and which of its instances those of the batch are; maps before it are not made.
-
-        A model that padding disturbs reads texts of one length at a time; `Edit.take` gives the part of an edit for them.
+        embedded (B,L,E) takes the place of the tokens' embeddings, and gradients reach it. keep: the numbers of the maps to
+        return, some of `sites.layers`; None returns all of these. rows: whether to return which rows of the last layer
+        matter. after: a `prefix` of the texts, and which of its instances those of the batch are; maps before it are not
+        made. A model that padding disturbs reads texts of one length at a time.
         """
         edit, keep = edit or Edit(), self.sites.layers if keep is None else keep
         groups, width = self.groups(batch), batch["input_ids"].shape[1]
         if len(groups) == 1 and groups[0][1] == width:
-            return self._read(batch, edit, embedded, keep, rows, after)
+            return self.run(batch, edit, keep, embedded, rows, after)
         parts = []
         for chosen, length in groups:
             part = None if embedded is None else embedded[chosen, :length]
-            parts.append(self._read(batch.take(chosen, length), edit.take(chosen, length), part, keep, rows))
+            parts.append(self.run(batch.take(chosen, length), edit.take(chosen, length), keep, part, rows))
         return joined(parts, groups, width)
 
-    def _read(self, batch, edit, embedded, keep, rows, after=None) -> Read:
-        inputs = self.model_inputs(batch)
-        count, length = inputs["input_ids"].shape
-        hook = Hook(count, edit, keep, self.sites.layers[-1] if rows else None)
-        with ExitStack() as stack:
-            stack.enter_context(base.configured(self.configurations, **base.EAGER))
-            if embedded is not None:
-                stack.enter_context(Embedded(self.vocabulary(), inputs["input_ids"], embedded))
-            if after is not None:
-                prefix, chosen = after
-                hook.number = len(prefix.modules)
-                stack.enter_context(prefix.reused(chosen))
-            stack.enter_context(hook)
-            logits = widened(self.model(**inputs).logits)
-        square = all(attention_map.weights.shape[2] == attention_map.weights.shape[3] for attention_map in hook.maps)
-        if hook.number != self.sites.maps or not square:
-            raise SubjectError(
-                f"texts of {length} positions are read by {hook.number} attentions, shorter ones by "
-                f"{self.sites.maps}: this model reads long texts in pieces, and only short ones can be measured"
-            )
-        return Read(logits, hook.maps, hook.rows(logits, inputs["attention_mask"]) if rows else None)
+    def run(self, batch, edit: Edit | None = None, keep=None, embedded=None, rows: bool = False, after=None) -> Read:
+        """As `read`, all maps by default, of texts that the model reads together."""
+        inputs, watch = self.model_inputs(batch), self.sites.layers[-1] if rows else None
+        prefix, chosen = (None, None) if after is None else after
+        instead = nullcontext() if embedded is None else Embedded(self.vocabulary(), inputs["input_ids"], embedded)
+        with instead, nullcontext() if prefix is None else prefix.reused(chosen):
+            return self.hooked(inputs, edit, keep, watch, 0 if prefix is None else len(prefix.modules))
 
     def groups(self, batch: Batch) -> list[tuple[torch.Tensor, int]]:
         """The instances that can be read together, as rows (n,), and how many input positions they have."""
@@ -210,9 +194,9 @@ class SelfAttention(base.ModelSubject):
         Raises SubjectError for padding on the left, which would shift positions, and for a batch that does not tell which
         tokens are impermissible, where the model keeps these apart.
         """
-        names = TEXT if self.sites.token_types else TEXT[:2]
-        names = (*names, "impermissible") if base.separates(self.model) else names
-        if "impermissible" in names and batch.get("impermissible") is None:
+        separates = base.separates(self.model)
+        names = [*TEXT[:2], *["token_type_ids"] * self.token_types, *["impermissible"] * separates]
+        if separates and batch.get("impermissible") is None:
             raise SubjectError(
                 f"{type(self.model).__name__} keeps impermissible tokens apart, and this batch does not mark them: give "
                 "texts of a data set that marks them, or a tensor impermissible, 0 or 1 for each of input_ids"
@@ -252,7 +236,7 @@ class SelfAttention(base.ModelSubject):
         Raises SubjectError where the logits of a text depend on no row of the last layer.
         """
         read = self.read(batch, keep=self.shown_maps, rows=True)
-        batch.results |= {"matter": read.rows, ("logits", "whole"): read.logits.detach()}
+        batch.results |= {"matter": read.rows, "whole_logits": read.logits.detach()}
         weights = self.reduction([widened(attention_map.weights) for attention_map in read.maps], read.rows).double()
         without = ~read.rows.any(1)
         if bool(without.any()):
@@ -322,31 +306,24 @@ class SelfAttention(base.ModelSubject):
 
     # ---------------------------------------------------------------------------------------- layers
 
-    @property
-    def depth(self) -> int:
-        """The number of its layers over input positions."""
-        return len(self.sites.layers)
-
     @torch.no_grad()
     def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
         """What each layer's module gives, before a norm that stands behind all layers."""
-        with Recorded(self.model, self.sites.layers, self.sites.blocks, calls=False) as recorded:
-            self.read(batch, recorded, keep=())
-        return [layer.result for layer in recorded.layers]
+        return [layer.result for layer in self.recorded(batch, self.sites.blocks, calls=False)]
 
     def layers(self, batch: Batch) -> tuple[list[Map], torch.Tensor]:
         """The layers of a batch of one instance, and the rows (L,) bool of the last layer that matter ("layer states")."""
-        with Recorded(self.model, self.sites.layers, self.sites.blocks) as recorded:
+        with Recorded(self.model, self.sites.blocks) as recorded:
             read = self.read(batch, recorded, keep=(), rows=True)
-        return recorded.layers, read.rows[0]
+        return [recorded.layers[number] for number in self.sites.layers], read.rows[0]
 
     def each_layer(self, batch: Batch, states: Sequence[torch.Tensor], edit: Edit) -> list[torch.Tensor]:
         """The result (N,L,E) of each layer when it is given its state (L,E), in an edited pass of N copies of an instance
         ("layer states"): so an edit of all layers changes each as if no other layer changed.
         """
-        with Fed(self.model, self.sites.blocks, states) as fed:
+        with fed(self.model, self.sites.blocks, states) as results:
             self.read(batch, edit, keep=())
-        return fed.by_layer()
+        return results
 
     def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
         """The vectors that the heads of the reduction add to each row that matters, projected, without bias."""
@@ -392,3 +369,9 @@ class SelfAttention(base.ModelSubject):
     def digest(self) -> str:
         """Of weights, configuration and reduction."""
         return super().digest(repr(self.reduction))
+
+
+def lengths_of(mask: torch.Tensor) -> torch.Tensor:
+    """(B,): the places up to the last that is attended to, at least 1."""
+    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    return (mask.bool() * places).amax(1).clamp(min=1)

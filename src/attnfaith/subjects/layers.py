@@ -1,7 +1,7 @@
 """The layers of a model of transformers as modules: recorded, fed with other states, and written as sums over tokens.
 
 A layer is the module in which one map is made and whose output is the next one's input: the outermost element of a list of
-modules that makes one map a call. `chain_of` finds it. A module may serve as several layers.
+modules that makes one map a call (`chain_of`). A module may serve as several layers.
 
 With attention weights and scales of norms held, a state after attention is a sum of one vector a token, and of biases. The
 calls that follow a map show how a layer is made, and a form is taken only if the recorded numbers add up: a linear call that
@@ -43,23 +43,21 @@ class Call(NamedTuple):
 
 
 class Recorded(Watching):
-    """A record of the layers of a forward pass, the maps `numbers`, without gradient; nothing is changed.
+    """A record of the maps of a forward pass, without gradient; nothing is changed.
 
     blocks: the name of each layer's module; () leaves states out. calls: whether to record the calls that follow a map.
     """
 
-    def __init__(self, model, numbers: Sequence[int], blocks: Sequence[str] = (), *, calls: bool = True):
-        self.model, self.numbers, self.blocks, self.calls = model, frozenset(numbers), frozenset(blocks), calls
+    def __init__(self, model, blocks: Sequence[str] = (), *, calls: bool = True):
+        self.model, self.blocks, self.calls = model, frozenset(blocks), calls
         self.layers: list[Map] = []
         self._open: Map | None = None
         self._state: torch.Tensor | None = None
 
     def output(self, attention_map):
-        self._open = None
-        if attention_map.number in self.numbers:
-            tensors = {name: getattr(attention_map, name).detach() for name in ("weights", "values", "output")}
-            self._open = Map(attention_map.number, **tensors, state=self._state)
-            self.layers.append(self._open)
+        tensors = {name: getattr(attention_map, name).detach() for name in ("weights", "values", "output")}
+        self._open = Map(attention_map.number, **tensors, state=self._state)
+        self.layers.append(self._open)
         return attention_map.output
 
     def watch(self):
@@ -83,28 +81,38 @@ class Recorded(Watching):
             self._open.calls.append(Call(module, args[0].detach(), output.detach()))
 
 
-class Fed(Watching):
-    """Within, each layer of N copies of an instance, a module of `blocks`, is given another state (L,E).
+@contextmanager
+def replaced(modules: Sequence[torch.nn.Module], method: str, call: Callable) -> Iterator[None]:
+    """Within, call(own, *args, **kwargs) takes the place of a method of modules, their own being the first argument."""
+    own = {module: vars(module).get(method) for module in modules}
+    for module in own:
+        setattr(module, method, partial(call, getattr(module, method)))
+    try:
+        yield
+    finally:
+        for module, function in own.items():
+            delattr(module, method)
+            if function is not None:
+                setattr(module, method, function)
 
-    results: those (N,L,E) of the layers; of copies that are read in several passes, pass by pass.
+
+@contextmanager
+def fed(model, blocks: Sequence[str], states: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Within, each layer of N copies of an instance, a module of `blocks`, is given another state (L,E). Afterwards the list
+    holds the results (N,L,E) of each layer, of copies that were read in several passes, too.
     """
+    results, by_layer = [], []
 
-    def __init__(self, model, blocks: Sequence[str], states: Sequence[torch.Tensor]):
-        self.model, self.blocks, self.states = model, frozenset(blocks), states
-        self.results: list[torch.Tensor] = []
+    def call(forward, *args, **kwargs):
+        state = states[len(results) % len(states)]
+        args, kwargs = with_state(args, kwargs, lambda own: state.to(own).expand(own.shape))
+        result = forward(*args, **kwargs)
+        results.append(result_of(result).detach())
+        return result
 
-    def watch(self):
-        for module in map(self.model.get_submodule, self.blocks):
-            yield module.register_forward_pre_hook(self._begins, with_kwargs=True)
-            yield module.register_forward_hook(lambda module, args, result: self.results.append(result_of(result).detach()))
-
-    def _begins(self, module, args, kwargs):
-        state = self.states[len(self.results) % len(self.states)]
-        return with_state(args, kwargs, lambda own: state.to(own).expand(own.shape))
-
-    def by_layer(self) -> list[torch.Tensor]:
-        """The results of each layer, of all passes."""
-        return [torch.cat(self.results[layer :: len(self.states)]) for layer in range(len(self.states))]
+    with replaced([model.get_submodule(name) for name in blocks], "forward", call):
+        yield by_layer
+    by_layer += [torch.cat(results[layer :: len(states)]) for layer in range(len(states))]
 
 
 def state_of(args, kwargs) -> torch.Tensor:
@@ -153,9 +161,7 @@ def chain_of(model, names: Sequence[str], shape, record: Callable[[tuple[str, ..
 
 def projected(layer: Map) -> torch.Tensor:
     """(H,L,E): what the projection makes of each head's values of one instance, without its bias; weighed by the heads'
-    attention and summed, with the bias, these are what attention gives.
-
-    Raises SubjectError where no linear module reads the output of all heads.
+    attention and summed, with the bias, these are what attention gives. Raises SubjectError without such a projection.
     """
     heads, size = layer.values.shape[1], layer.values.shape[3]
     joined, module = layer.output.transpose(1, 2).flatten(2), layer.calls[0].module if layer.calls else None
@@ -182,26 +188,20 @@ def rows_at_once(rows: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor
 @torch.no_grad()
 def held_norm(call: Call) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """The norm of a call on (1,L,E) with its scales held, so that it is linear: a function of vectors (R,L,E) and of their
-    rows, by number, from u to gain (u - mean u) / scale, or to gain u / scale.
-
-    Raises SubjectError for a module that computes something else.
+    rows, by number, from u to gain (u - mean u) / scale, or to gain u / scale. Raises SubjectError for anything else.
     """
-    coarse = call.output.dtype != widened(call.output).dtype
-    module = copy.deepcopy(call.module).float() if coarse else call.module
-    ones = widened(call.input.new_ones(1, 1, call.input.shape[-1]))
-    shift = module(torch.zeros_like(ones))[0].double()
-    centred = torch.allclose(module(ones)[0].double(), shift, atol=1e-5)
-    probe = ones.clone()
-    probe[..., ::2] = -1
+    module = copy.deepcopy(call.module).double()
+    values = call.input.double().reshape(-1, call.input.shape[-1])
+    probe = torch.ones_like(values[:1])
+    shift = module(torch.zeros_like(probe))
+    centred = torch.allclose(module(probe), shift, atol=1e-5)
+    probe[:, ::2] = -1
     probe = 1e3 * (probe - probe.mean())  # large, so that no epsilon matters
-    size = probe.double().square().mean().sqrt()
-    gain = ((module(probe)[0].double() - shift) * size / probe[0].double())[0]
-    values, outer = call.input.reshape(-1, len(gain)).double(), call.output.reshape(-1, len(gain)).double() - shift
-    inner = gain * (values - values.mean(-1, keepdim=True) if centred else values)
+    gain = ((module(probe) - shift) * probe.square().mean().sqrt() / probe)[0]
+    inner, outer = gain * (values - values.mean(-1, keepdim=True) if centred else values), module(values) - shift
     scale = inner.square().sum(-1, keepdim=True) / (inner * outer).sum(-1, keepdim=True)
     scale = torch.where(scale.isfinite(), scale, 1.0)  # of a state that is constant nothing is left
-    rounding = torch.finfo(call.output.dtype).eps * outer.abs().max() if coarse else 0.0
-    if not adds_up(outer, inner / scale) and float((outer - inner / scale).abs().max()) > rounding:
+    if not adds_up(outer, inner / scale):
         raise SubjectError(f"its {type(call.module).__name__} is no norm whose scale can be held")
     gain, scale = (values.to(widened(call.output).dtype) for values in (gain, scale))
 
@@ -216,10 +216,8 @@ class LayerParts:
     """Attention and the residual connection around it, in a layer of one instance, as a sum over tokens.
 
     whole (L,E): the states after both, and after the norm where it follows them. cross: attention is over a source, and the
-    state before is a summand of its own, the last. target: the layer is a decoder's, and this is its block with attention to
-    the target so far. after: whether norms stand behind the sums ("post-norm"); None finds out by the layer's result.
-
-    Raises SubjectError for a layer of another form.
+    state before is a summand of its own, the last. target: this is a decoder's block with attention to the target so far.
+    after: whether norms stand behind the sums ("post-norm"); None finds out. Raises SubjectError for another form.
     """
 
     def __init__(self, layer: Map, *, cross: bool = False, target: bool = False, after: bool | None = None):
@@ -263,10 +261,7 @@ class LayerParts:
 
 
 def decoder_parts(layers: list[Map]) -> list[tuple[LayerParts, LayerParts]]:
-    """The two blocks of each layer of a decoder, over target and source, from its maps in their order, of one pair.
-
-    Raises SubjectError where a layer is made in another way.
-    """
+    """The two blocks of each layer of a decoder, over target and source, from its maps in their order, of one pair."""
     blocks = []
     for own, cross in zip(layers[::2], layers[1::2], strict=True):
         target = LayerParts(own, target=True, after=ends_in_norm(cross))
@@ -311,7 +306,7 @@ class Prefix:
         """Within, a forward pass of the copies `rows` (N,) of the instances computes only what comes after; one of the
         instances themselves, without `rows`, is recorded.
         """
-        own, left = {module: vars(module).get("forward") for module in self.modules}, deque(self.results)
+        left = deque(self.results)
 
         def call(forward, *args, **kwargs):
             if left:
@@ -321,15 +316,8 @@ class Prefix:
                 self.results.append(result)
             return result
 
-        for module in own:
-            module.forward = partial(call, module.forward)
-        try:
+        with replaced(self.modules, "forward", call):
             yield
-        finally:
-            for module, forward in own.items():
-                del module.forward
-                if forward is not None:
-                    module.forward = forward
 
 
 def instances(output, rows: torch.Tensor, count: int):

@@ -1,23 +1,23 @@
-"""The protocol between measures and models: capabilities, batches, and the methods of a subject.
+"""What measures and models agree on: capabilities, batches, what logits become, and logits of parts of texts.
 
-Shapes: B instances, L input positions, T places of attention, C classes, K attentions per instance, E embedding, H hidden,
-V vocabulary.
+Shapes: B instances, L input positions, T places of attention (tokens; of hierarchical models sentences), V parts of a text,
+C classes.
 """
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol, Self
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
 
+from attnfaith.data.collation import by_length
 from attnfaith.record import ragged
 from attnfaith.support.errors import AttnfaithError
 
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from attnfaith.subjects.base import Subject
 
 
 CAPABILITIES = {
@@ -65,6 +65,10 @@ OF_TOKENIZERS = frozenset({"mask token", "token hiding"})
 
 TEXT = ("input_ids", "attention_mask", "token_type_ids")
 """Tensors (B,L) of a batch that models read."""
+
+ABSENT = {"deleted": "token deletion", "zero": "embeddings", "mask_token": "mask token", "hidden": "token hiding"}
+"""{way of taking items away: the capability that a subject needs for it}"""
+TOKENS_AT_ONCE = 2**13  # padded tokens of parts that are read together
 
 RECORDED = ("rows", "identity", "digest", "level", "class_names")
 """Attributes of a subject that a record needs."""
@@ -155,107 +159,13 @@ def cached(method: Callable) -> Callable:
     return first_or_again
 
 
-class Subject(Protocol):
-    """A model that can be measured.
-
-    T are the places that attention is over: the L input positions of a model that attends to tokens, fewer where it attends
-    to sentences. Every subject has all that comes before `rows`. A record needs RECORDED as well; measures do not. Methods
-    from `embed` on belong to capabilities, and a subject without the capability may lack them.
-    """
-
-    kind: str  # of this subject, for people
-    capabilities: frozenset[str]  # those of CAPABILITIES that it has
-    lacks: Mapping[str, str]  # why it has not others, as far as that is known; may be left out
-    num_labels: int
-    device: torch.device
-    pad_token_id: int | None
-    unknown_token_id: int
-    mask_token_id: int | None  # "mask token"
-    output: str  # what its logits become, see `outputs`; may be left out: "classes"
-    level: str  # what attention is over: "token" or "sentence"; "word" of pairs
-    class_names: Sequence[str]  # of a record, () where classes have none
-    depth: int  # how many layers have states ("token states")
-
-    def encode(self, texts: Sequence) -> Batch:
-        """A batch from texts, or from pairs (text, query)."""
-
-    def collate(self, rows: Sequence[Mapping]) -> Batch:
-        """A batch from encoded instances, as `rows` makes them."""
-
-    def check(self, dataset) -> None:
-        """Raise SubjectError where encoded instances are not made for this subject, or it cannot predict at all."""
-
-    def evaluating(self) -> AbstractContextManager:
-        """Within, the subject is in eval mode; after it, in the mode that it was in."""
-
-    def attendable(self, batch: Batch) -> torch.Tensor:
-        """(B,T) bool: the places that hold what attention may look at; no markers, no padding."""
-
-    def items(self, batch: Batch) -> torch.Tensor | None:
-        """(B,L): the place that an input position belongs to, -1 for none; None where places are positions."""
-
-    def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
-        """Logits (B,C). Embeddings (B,L,E) are read in place of the ids; hold: attention is fixed ("held attention")."""
-
-    def attention(self, batch: Batch) -> torch.Tensor:
-        """(B,T): the weights that a person would be shown, 0 where nothing is attendable; without gradient."""
-
-    def rows(self, texts: "Dataset") -> "Dataset":
-        """Encoded instances, row by row, from texts with the columns instance_id and text, and perhaps text_pair and label:
-        instance_id, input_ids, tokens [T], labels if there are any, length (of input_ids), truncated (whether the text was
-        cut), and what else `collate` needs. Raises SubjectError or DatasetError for texts that the model cannot read.
-        """
-
-    def identity(self) -> Mapping[str, object]:
-        """The fields of `attnfaith.record.Identity` that the model decides, as far as they are known; "model" at least."""
-
-    def digest(self) -> str:
-        """A fingerprint of what the model computes: of its weights and of settings that change its outputs."""
-
-    def embed(self, batch: Batch) -> torch.Tensor:
-        """(B,L,E): the embeddings of input positions ("embeddings")."""
-
-    def vocabulary(self) -> torch.Tensor:
-        """(V,E): the embeddings of all words ("embeddings")."""
-
-    def parameters(self) -> Iterable[torch.Tensor]:
-        """The parameters of the model, which measures freeze ("embeddings")."""
-
-    def keep(self, batch: Batch, stays: torch.Tensor) -> Batch:
-        """The texts with the input positions `stays` (B,L) alone; what follows moves up ("token deletion")."""
-
-    def summands(self, batch: Batch) -> Iterator[tuple[int, torch.Tensor]]:
-        """For each instance, by number, the vectors (S,T,H) that its T attendable tokens add to S weighted sums of attention
-        ("weighed vectors"). An instance may come several times, each time with other sums.
-        """
-
-    def value_norms(self, batch: Batch) -> torch.Tensor:
-        """(B,N,T): the lengths of the vectors that N sums of attention weigh, weights aside; 0 where there is no such vector
-        ("weighed vectors"). Of a stack of layers markers have some too.
-        """
-
-    def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
-        """The states (B,T,H) of the places of attention after each layer, first layer first ("token states")."""
-
-    def intervene(self, batch: Batch, attention: torch.Tensor) -> torch.Tensor:
-        """Logits (B,C) under another attention (B,T), or (B,K,C) under K others (B,K,T) ("intervention").
-
-        The subject's own attention gives its prediction.
-        """
-
-    def attention_products(self, batch: Batch, explain) -> torch.Tensor:
-        """(B,T): each weight times the slope in it of explain(logits (n,C), rows (n,)) -> (n,) ("attention gradients")."""
-
-
-def whole_logits(subject: Subject, batch: Batch) -> torch.Tensor:
+@cached
+def whole_logits(subject: "Subject", batch: Batch) -> torch.Tensor:
     """Logits (B,C) of the texts as they are, without gradient; kept in the batch."""
-    if ("logits", "whole") not in batch.results:
-        with torch.no_grad():
-            batch.results["logits", "whole"] = subject.predict(batch)
-    return batch.results["logits", "whole"]
+    return subject.predict(batch)
 
 
-def outputs(subject: Subject, logits: torch.Tensor) -> torch.Tensor:
+def outputs(subject: "Subject", logits: torch.Tensor) -> torch.Tensor:
     """The outputs (B,C) for logits (B,C), in float64, by the subject's `output`: probabilities of "classes", which sum to 1;
     probabilities of "labels", each by itself; or the logits themselves, "values".
     """
@@ -263,7 +173,7 @@ def outputs(subject: Subject, logits: torch.Tensor) -> torch.Tensor:
     return {"classes": logits.softmax(-1), "labels": logits.sigmoid(), "values": logits}[kind]
 
 
-def per_token(subject: Subject, batch: Batch, values: torch.Tensor) -> list[np.ndarray]:
+def per_token(subject: "Subject", batch: Batch, values: torch.Tensor) -> list[np.ndarray]:
     """Values (B,T) as one float32 array an instance, of its attendable tokens."""
     return ragged(values.float().cpu(), subject.attendable(batch).cpu())
 
@@ -289,7 +199,7 @@ def _places(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
     return classes.reshape(-1, *[1] * (logits.dim() - 1)).expand(*logits.shape[:-1], 1)
 
 
-def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:
+def require(subject: "Subject", needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:
     """Raise SubjectError where a subject lacks what `who` needs. measures: the names of those that it can have instead."""
     lacking, described = sorted(set(needs) - subject.capabilities), CAPABILITIES | PAIR_CAPABILITIES
     if not lacking:
@@ -302,3 +212,66 @@ def require(subject: Subject, needs: Iterable[str], who: str, *, measures: Seque
     if measures is not None:
         message += f"; measures that this subject can have: {', '.join(measures) or 'none'}"
     raise SubjectError(message)
+
+
+# ------------------------------------------------------------------------------------------------ parts of texts
+
+
+def item_places(subject: "Subject", batch: Batch) -> torch.Tensor:
+    """(B,L): the number of the item, counted from 0, that an input position belongs to; -1 for none."""
+    items = subject.items(batch)
+    if items is not None:
+        return items
+    inside = subject.attendable(batch)
+    return (inside.cumsum(1) - 1).masked_fill(~inside, -1)
+
+
+def marked_places(subject: "Subject", batch: Batch, marks: torch.Tensor) -> torch.Tensor:
+    """(B,T) bool: the places of attention with a marked input position; marks (B,L), 0 where a position is not marked."""
+    items, inside, marked = subject.items(batch), subject.attendable(batch), marks != 0
+    if items is None:
+        return inside & marked
+    places = torch.zeros_like(inside)
+    rows, positions = (marked & (items >= 0)).nonzero(as_tuple=True)
+    places[rows, items[rows, positions]] = True
+    return places
+
+
+@torch.no_grad()
+def read_parts(subject: "Subject", batch: Batch, parts: Sequence[np.ndarray], absent: str = "deleted") -> list[np.ndarray]:
+    """Logits (V,C) in float64 of parts of each text: one array (V,T) bool per instance, true where items stay. Equal parts
+    of a text are read once.
+
+    absent: what becomes of the rest. "deleted": what follows moves up, and of a hierarchical model a sentence without words
+    is gone. "zero": their embeddings are zeros. "mask_token": the mask token is in their place. "hidden": they keep their
+    places, and no attention may look at them. Markers and a second text that is not attended to stay. Raises SubjectError
+    for a subject that cannot do so.
+    """
+    require(subject, {ABSENT[absent]}, f"absent='{absent}'")
+    different, places = zip(*(np.unique(part, axis=0, return_inverse=True) for part in parts), strict=True)
+    owner = np.repeat(np.arange(len(parts)), [len(part) for part in different])
+    items, present = item_places(subject, batch).cpu().numpy(), batch["attention_mask"].bool().cpu().numpy()
+    stays = present[owner]
+    for row, part in enumerate(part for text in different for part in text):
+        inside = items[owner[row]] >= 0
+        stays[row, inside] = part[items[owner[row], inside]]
+    lengths = (stays if absent == "deleted" else present[owner]).sum(1)
+    logits = np.empty((len(stays), subject.num_labels))
+    for chosen in by_length(lengths, TOKENS_AT_ONCE):
+        logits[chosen] = _read(subject, batch, owner[chosen], stays[chosen], absent)
+    by_text = np.split(logits, np.cumsum([len(part) for part in different])[:-1])
+    return [values[place.reshape(-1)] for values, place in zip(by_text, places, strict=True)]
+
+
+def _read(subject: "Subject", batch: Batch, owner: np.ndarray, stays: np.ndarray, absent: str) -> np.ndarray:
+    """Logits (V,C) of the texts `owner` (V,), of each the positions (V,L) that stay."""
+    rows, stays = (torch.from_numpy(values).to(subject.device) for values in (owner, stays))
+    if absent == "deleted":
+        return subject.predict(subject.keep(batch.take(rows), stays)).double().cpu().numpy()
+    texts = batch.take(rows, int(batch["attention_mask"][rows].sum(1).max()))
+    stays = stays[:, : texts["input_ids"].shape[1]]
+    if absent == "zero":
+        return subject.predict(texts, subject.embed(texts) * stays.unsqueeze(2)).double().cpu().numpy()
+    name, value = ("attention_mask", 0) if absent == "hidden" else ("input_ids", subject.mask_token_id)
+    texts[name] = texts[name].masked_fill(texts["attention_mask"].bool() & ~stays, value)
+    return subject.predict(texts).double().cpu().numpy()

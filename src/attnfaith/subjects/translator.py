@@ -2,10 +2,11 @@
 
 It is read teacher-forced: the target is given, and the model predicts each of its tokens from those before. Models of
 transformers are read, and edited, by one hook; recurrent ones of this package where the decoder makes attention, step by
-step (Bahdanau) or of all steps at once (Luong), so that what follows an edited step is computed anew.
+step (Bahdanau) or of all steps at once (Luong), so that what follows an edited step is computed anew. Target position i
+reads what stands before the i-th of the target's tokens and predicts that token; so token i is read at position i + 1.
 
-Shapes: B pairs, S source positions, N target positions, V vocabulary, L layers of the decoder, A heads, D the size of a
-head's values, E that of a state, H hidden, n copies of pairs.
+Shapes: B pairs, S source positions, N target positions, T source words, G target words, V vocabulary, L layers of the
+decoder, A heads, D the size of a head's values, E that of a state, H hidden, n copies of pairs.
 """
 
 import inspect
@@ -13,57 +14,80 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 
+import numpy as np
 import torch
 
-from attnfaith.data.pair_encoding import MARKER, encode_for_model
+from attnfaith.data.pair_encoding import MARKER, UNCOUNTED, encode_for_model
 from attnfaith.data.tokenization import texts_in_memory
 from attnfaith.subjects import base
-from attnfaith.subjects.attention import Edit, Embedded, Hook, Map, widened
-from attnfaith.subjects.checks import Pairs, Sites, checked
-from attnfaith.subjects.layers import Fed, LayerParts, Recorded, decoder_parts, instances, projected
-from attnfaith.subjects.pairs import UNCOUNTED, PairBatch
-from attnfaith.subjects.protocol import PAIR_CAPABILITIES, SubjectError
-from attnfaith.subjects.text_parts import TOKENS_AT_ONCE
+from attnfaith.subjects.attention import Edit, Embedded, Hook, Map, Read, widened
+from attnfaith.subjects.checks import Hooked, Pairs, checked
+from attnfaith.subjects.layers import LayerParts, Recorded, decoder_parts, fed, instances, projected, replaced
+from attnfaith.subjects.protocol import PAIR_CAPABILITIES, TOKENS_AT_ONCE, Batch, SubjectError
 
 
 NUMBERS_AT_ONCE = 2**24
 """The most logits of copies that are read together."""
 
 
-class SequenceSubject(base.ModelSubject):
+class PairBatch(Batch):
+    """input_ids, attention_mask, source_words (B,S); labels, target_words, decoder_input_ids (B,N); the list instance_id.
+
+    source_words and target_words: the number of the word that a position, or a label, belongs to; -1 for markers and
+    padding. Labels of padding are -100.
+    """
+
+    axes = {
+        **dict.fromkeys(("input_ids", "attention_mask", "source_words"), "S"),
+        **dict.fromkeys(("labels", "target_words", "decoder_input_ids"), "N"),
+    }
+    lists = ("instance_id",)
+
+    def alone(self, row: int) -> "PairBatch":
+        """One pair, without padding."""
+        sources, targets = self.lengths
+        return self.take(torch.tensor([row], device=self["labels"].device), int(sources[row]), int(targets[row]))
+
+    @property
+    def lengths(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Source and target positions of each pair, (B,) each."""
+        return self["attention_mask"].sum(1), (self["labels"] != UNCOUNTED).sum(1)
+
+    @property
+    def words(self) -> tuple[list[int], list[int]]:
+        """Source and target words of each pair."""
+        return tuple((self[name].amax(1) + 1).tolist() for name in ("source_words", "target_words"))
+
+    def __len__(self) -> int:
+        return len(self["instance_id"])
+
+
+class SequenceSubject(base.Subject):
     """A model from sequences to sequences, as measures see it.
 
-    Subclasses define logits(batch, edit, embedded, encoded), (B,N,V), and _weights(batch), (B,L,A,N,S).
+    Subclasses define logits(batch, edit, embedded, encoded), (B,N,V), and maps(batch): for each layer the weights (B,A,N,S)
+    of cross-attention as the model uses them, 0 on padding, and the values (B,A,S,D) that they weigh.
     """
 
     can = frozenset(PAIR_CAPABILITIES)
     level = "word"
     class_names = ()
+    numbers: Sequence[int]
+    """The numbers of the maps of its layers, for edits."""
     head: torch.nn.Module | None = None
     """The module that makes the logits of a place from the decoder's state there alone; None without such a module."""
     vocabulary_size: int
     """The number of words that the decoder chooses from."""
 
-    def __init__(self, model, tokenizer=None):
-        super().__init__(model, tokenizer)
-        self.configurations = base.configurations(model)
-
     def identity(self) -> dict[str, object]:
-        """The fields of an identity that the model decides; subclasses add those of its parts."""
         return {"model": "sequence_to_sequence", "tokenizer_digest": self.tokenizer_digest()}
 
     # ---------------------------------------------------------------------------------------- pairs
 
     def rows(self, pairs):
-        """Encoded pairs from a data set with instance_id, source, target and perhaps links, see `encode_for_model`.
-
-        Raises SubjectError without a tokenizer, and for tokens that the model does not know; DatasetError for pairs that
-        cannot be encoded.
-        """
-        if self.tokenizer is None:
-            raise self.without_tokenizer()
+        """Encoded pairs from a data set with instance_id, source, target and perhaps links, see `encode_for_model`."""
         limit = base.position_limit(self)
-        rows = encode_for_model(pairs, self.tokenizer, max_source=limit, max_target=limit, end=self.end_token_id)
+        rows = encode_for_model(pairs, self.own_tokenizer(), max_source=limit, max_target=limit, end=self.end_token_id)
         self.check(rows)
         return rows
 
@@ -78,7 +102,6 @@ class SequenceSubject(base.ModelSubject):
         return self.collate(list(self.rows(texts)))
 
     def collate(self, rows: Sequence[Mapping]) -> PairBatch:
-        """A batch from rows of `rows`, on the model's device."""
         fillings = {"input_ids": self.pad_token_id or 0, "source_words": MARKER, "labels": UNCOUNTED, "target_words": MARKER}
         batch = PairBatch(instance_id=[row["instance_id"] for row in rows])
         for name, filling in fillings.items():
@@ -86,24 +109,17 @@ class SequenceSubject(base.ModelSubject):
             batch[name] = torch.nn.utils.rnn.pad_sequence(values, batch_first=True, padding_value=filling)
         lengths = torch.tensor([len(row["input_ids"]) for row in rows], device=self.device).unsqueeze(1)
         batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1], device=self.device) < lengths).long()
-        batch["decoder_input_ids"] = self.shifted(batch["labels"])
+        inputs = getattr(self.model, "prepare_decoder_input_ids_from_labels", self._shifted)(labels=batch["labels"])
+        batch["decoder_input_ids"] = inputs.masked_fill(inputs == UNCOUNTED, self.pad_token_id or 0)
         return batch
 
-    def shifted(self, labels: torch.Tensor) -> torch.Tensor:
-        """The ids that the decoder reads (B,N): a start token, and the labels (B,N) one place later.
-
-        Raises SubjectError for a model whose start token is not known.
-        """
-        shift = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)
-        if shift is not None:
-            inputs = shift(labels=labels)
-        else:
-            start = self.setting("decoder_start_token_id")
-            start = self.setting("bos_token_id") if start is None else start
-            if start is None:
-                raise SubjectError(f"{type(self.model).__name__} has no decoder_start_token_id: set the configuration's")
-            inputs = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], 1)
-        return inputs.masked_fill(inputs == UNCOUNTED, self.pad_token_id or 0)
+    def _shifted(self, labels: torch.Tensor) -> torch.Tensor:
+        """A start token, and the labels (B,N) one place later. Raises SubjectError where no start token is known."""
+        starts = [self.setting(name) for name in ("decoder_start_token_id", "bos_token_id")]
+        start = next((number for number in starts if number is not None), None)
+        if start is None:
+            raise SubjectError(f"{type(self.model).__name__} has no decoder_start_token_id: set the configuration's")
+        return torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], 1)
 
     # ---------------------------------------------------------------------------------------- reading
 
@@ -111,7 +127,7 @@ class SequenceSubject(base.ModelSubject):
         """The arguments of the model: the ids also where the encoder is done, since FSMT's decoder looks ahead."""
         return {name: batch[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
 
-    def _encoded(self, batch: PairBatch, embedded: torch.Tensor | None = None):
+    def encoded(self, batch: PairBatch, embedded: torch.Tensor | None = None):
         """The output of the encoder."""
         instead = nullcontext() if embedded is None else Embedded(self.vocabulary(), batch["input_ids"], embedded)
         with base.configured(self.configurations, **base.EAGER), instead:
@@ -119,23 +135,23 @@ class SequenceSubject(base.ModelSubject):
 
     def log_probs(self, batch: PairBatch, embedded: torch.Tensor | None = None) -> torch.Tensor:
         """(B,N) in float64: the log probability of each target token; 0 on padding. Gradients reach embedded (B,S,E)."""
-        parts = []
-        for some in self._at_once(torch.arange(len(batch), device=self.device), batch["labels"]):
-            logits = self.logits(batch.take(some), embedded=None if embedded is None else embedded[some])
-            parts.append(label_log_probs(logits, batch["labels"][some]))
-        return torch.cat(parts)
+        return self._label_log_probs(batch, embedded, batch["labels"])
 
     def log_probs_of(self, batch: PairBatch, words: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
         """(B,) in float64: the log probability of the target word `words` (B,) of each pair. Gradients reach embedded."""
-        owned, head, parts = batch["target_words"] == words.unsqueeze(1), self.head, []
-        labels = torch.where(owned, batch["labels"], UNCOUNTED)
-        if head is not None:  # it makes the logits of these words' places alone
+        owned = batch["target_words"] == words.unsqueeze(1)
+        labels, places = torch.where(owned, batch["labels"], UNCOUNTED), None
+        if self.head is not None:  # it makes the logits of these words' places alone
             places = owned.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, : int(owned.sum(1).max())]
             labels = labels.gather(1, places)
+        return self._label_log_probs(batch, embedded, labels, places).sum(1)
+
+    def _label_log_probs(self, batch: PairBatch, embedded, labels: torch.Tensor, places=None) -> torch.Tensor:
+        parts = []
         for some in self._at_once(torch.arange(len(batch), device=self.device), labels):
-            with nullcontext() if head is None else at_places(head, places[some]):
-                logits = self.logits(batch.take(some), embedded=embedded[some])
-            parts.append(label_log_probs(logits, labels[some]).sum(1))
+            with nullcontext() if places is None else at_places(self.head, places[some]):
+                logits = self.logits(batch.take(some), embedded=None if embedded is None else embedded[some])
+            parts.append(label_log_probs(logits, labels[some]))
         return torch.cat(parts)
 
     def _at_once(self, copies: torch.Tensor, labels: torch.Tensor) -> Sequence[torch.Tensor]:
@@ -144,14 +160,18 @@ class SequenceSubject(base.ModelSubject):
 
     @torch.no_grad()
     def attention(self, batch: PairBatch) -> torch.Tensor:
-        """(B,L,A,N,S): the weights of cross-attention as the model uses them, 0 on padding; kept in the batch."""
-        return batch.once("attention", self, lambda: self._weights(batch))
+        """(B,L,A,N,S): the weights of cross-attention; kept in the batch."""
+        return batch.once("attention", self, lambda: torch.stack([weights for weights, _ in self.maps(batch)], 1))
+
+    def head_values(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """For each layer, of one pair: weights (A,N,S) and the values (A,S,D) that they weigh."""
+        return [(weights[0], values[0]) for weights, values in self.maps(pair)]
 
     @torch.no_grad()
     def edited(self, batch: PairBatch, owner: torch.Tensor, edit: Edit) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """For copies `owner` (n,) of pairs, some at a time: their numbers (m,), and their logits (m,N,V) under an edit."""
         for some in self._at_once(torch.arange(len(owner), device=self.device), batch["labels"]):
-            encoded = batch.once("encoded", self, lambda: self._encoded(batch))
+            encoded = batch.once("encoded", self, lambda: self.encoded(batch))
             copied = instances(encoded, owner[some], len(batch))
             yield some, self.logits(batch.take(owner[some]), edit.take(some), encoded=copied)
 
@@ -165,7 +185,7 @@ class SequenceSubject(base.ModelSubject):
         return copies
 
 
-class CrossAttention(SequenceSubject):
+class CrossAttention(Hooked, SequenceSubject):
     """A `…ForConditionalGeneration` of transformers, or what else has an encoder and a decoder that attends to it.
 
     model: whenever it is read its attention is "eager", step by step, and after it as before. tokenizer: of the model, for
@@ -181,16 +201,8 @@ class CrossAttention(SequenceSubject):
         super().__init__(model, tokenizer)
         names = inspect.signature(model.forward).parameters
         self.uncached = {"use_cache": False} if "use_cache" in names else {}
-        self.sites: Sites = checked(Pairs(self))
-        self.layer_of = {number: layer for layer, number in enumerate(self.sites.layers)}
-
-    @property
-    def lacks(self) -> dict[str, str]:
-        return self.sites.lacks
-
-    @property
-    def vocabulary_size(self) -> int:
-        return self.sites.vocabulary
+        self.sites = checked(Pairs(self))
+        self.numbers, self.lacks, self.vocabulary_size = self.sites.layers, self.sites.lacks, self.sites.vocabulary
 
     def identity(self) -> dict[str, object]:
         name = getattr(getattr(self.config, "encoder", None), "model_type", None)
@@ -205,35 +217,21 @@ class CrossAttention(SequenceSubject):
 
     # ---------------------------------------------------------------------------------------- reading
 
-    def _decoded(self, batch: PairBatch, encoded, edit: Edit | None = None, keep: Collection[int] = ()) -> tuple:
-        """Logits, and the hook that read the decoder."""
-        with base.configured(self.configurations, **base.EAGER), Hook(len(batch), edit, keep) as hook:
-            logits = widened(self.model(encoder_outputs=encoded, **self.model_inputs(batch), **self.uncached).logits)
-        if hook.number != self.sites.maps:
-            raise SubjectError(
-                f"a target of {batch['labels'].shape[1]} positions is read by {hook.number} attentions, shorter ones by "
-                f"{self.sites.maps}: this model reads long targets in pieces, and only short ones can be measured"
-            )
-        return logits, hook
+    def model_inputs(self, batch):
+        return super().model_inputs(batch) | self.uncached
+
+    def run(self, batch, edit: Edit | None = None, keep: Collection[int] | None = None, encoded=None) -> Read:
+        """What the hook read of the decoder alone."""
+        encoded = self.encoded(batch) if encoded is None else encoded
+        return self.hooked({"encoder_outputs": encoded, **self.model_inputs(batch)}, edit, keep)
 
     def logits(self, batch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
-        encoded = self._encoded(batch, embedded) if encoded is None else encoded
-        return self._decoded(batch, encoded, None if edit is None else self._of_layers(edit))[0]
+        encoded = self.encoded(batch, embedded) if encoded is None else encoded
+        return self.run(batch, edit, (), encoded).logits
 
-    def _of_layers(self, edit: Edit) -> Edit:
-        """An edit of cross-attention, by layers, as one of the decoder's maps."""
-        layers = self.layer_of
-        return Edit(
-            weights=lambda number, weights: edit.weights(layers[number], weights) if number in layers else weights,
-            values=lambda number, values: edit.values(layers[number], values) if number in layers else values,
-        )
-
-    def _maps(self, batch: PairBatch) -> list[Map]:
-        """The maps of cross-attention, first layer first."""
-        return self._decoded(batch, self._encoded(batch), None, self.sites.layers)[1].maps
-
-    def _weights(self, batch) -> torch.Tensor:
-        return torch.stack([widened(attention_map.weights) for attention_map in self._maps(batch)], 1)
+    def maps(self, batch) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        maps = self.run(batch, keep=self.numbers).maps
+        return [(widened(attention_map.weights), widened(attention_map.values)) for attention_map in maps]
 
     @cached_property
     def head(self):
@@ -253,44 +251,39 @@ class CrossAttention(SequenceSubject):
 
     # ---------------------------------------------------------------------------------------- one pair
 
-    def head_values(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """For each layer, of one pair: weights (A,N,S) and the values (A,S,D) that they weigh."""
-        return [(widened(attention_map.weights[0]), widened(attention_map.values[0])) for attention_map in self._maps(pair)]
-
-    def decoder_layers(self, pair: PairBatch) -> list[Map]:
-        """The maps of the decoder with what follows them, two for each layer."""
-        numbers = range(self.sites.maps)
-        with Recorded(self.model, numbers, self.sites.blocks) as recorded:
-            self._decoded(pair, self._encoded(pair), recorded)
-        return recorded.layers
-
     def vectors(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """For each layer, of one pair: weights (A,N,S), and the values of each head after the output projection (A,S,E),
         without its bias; weighed and summed over heads they are the source's part in the decoder's states.
         """
-        layers = self.decoder_layers(pair)
-        return [(widened(layers[number].weights[0]), projected(layers[number])) for number in self.sites.layers]
+        layers = self.recorded(pair, self.sites.blocks)
+        return [(widened(layers[number].weights[0]), projected(layers[number])) for number in self.numbers]
 
     def stacked_parts(self, pair: PairBatch) -> tuple[list[LayerParts], list[tuple[LayerParts, LayerParts]]]:
         """The states of the encoder's layers, and of the decoder's two blocks, as sums; of one pair."""
-        blocks = self.sites.encoder_blocks
-        with Recorded(self.model.get_encoder(), range(len(blocks)), blocks) as recorded, Hook(1, recorded, ()):
-            self._encoded(pair)
-        return [LayerParts(layer) for layer in recorded.layers], decoder_parts(self.decoder_layers(pair))
+        encoder = [LayerParts(layer) for layer in self.recorded_encoder(pair, self.sites.encoder_blocks)]
+        return encoder, decoder_parts(self.recorded(pair, self.sites.blocks))
+
+    def recorded_encoder(self, pair: PairBatch, blocks: Sequence[str]) -> list[Map]:
+        """The maps of the encoder as `recorded` has those of the decoder."""
+        with Recorded(self.model.get_encoder(), blocks) as recorded, Hook(1, recorded, ()):
+            self.encoded(pair)
+        return recorded.layers
 
     def results_without(self, pair: PairBatch, gone: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """For each layer, of one pair: its result (N,E), and its results (K,N,E) where the values of the source positions
         gone (K,S) bool are zeros in all heads; the inputs of the layer are as they were.
         """
-        layers = self.decoder_layers(pair)
-        crossed = [layers[number] for number in self.sites.layers]
-        states, encoded = [layer.state[0] for layer in crossed], self._encoded(pair)
-        with Fed(self.model, self.sites.blocks, states) as fed:
+        layers, encoded = self.recorded(pair, self.sites.blocks), self.encoded(pair)
+        crossed = [layers[number] for number in self.numbers]
+        with fed(self.model, self.sites.blocks, [layer.state[0] for layer in crossed]) as by_layer:
             for some in gone.split(max(1, TOKENS_AT_ONCE // pair["labels"].shape[1])):
                 copies = torch.zeros(len(some), dtype=torch.long, device=self.device)
-                edit = Edit(values=lambda layer, values, some=some: values.masked_fill(some[:, None, :, None], 0.0))
-                self._decoded(pair.take(copies), instances(encoded, copies, 1), self._of_layers(edit))
-        return [(layer.result[0], results) for layer, results in zip(crossed, fed.by_layer(), strict=True)]
+
+                def zeroed(number, values, mask=some[:, None, :, None]):
+                    return values.masked_fill(mask, 0.0) if number in self.numbers else values
+
+                self.run(pair.take(copies), Edit(values=zeroed), (), instances(encoded, copies, 1))
+        return [(layer.result[0], results) for layer, results in zip(crossed, by_layer, strict=True)]
 
 
 def at_places(module: torch.nn.Module, places: torch.Tensor):
@@ -309,39 +302,32 @@ def label_log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 @contextmanager
 def attended(decoder, edit: Edit | None = None) -> Iterator[list[torch.Tensor]]:
     """Within one forward pass, the decoder's attention is read, and edited; the list holds its weights, some rows each."""
-    edit, attend, weights = edit or Edit(), decoder.attend, []
+    edit, weights = edit or Edit(), []
 
-    def edited(keys, query, hidden, mask):
+    def edited(attend, keys, query, hidden, mask):
         own = attend(keys, query, hidden, mask)
         rows = own.unsqueeze(1) if own.dim() == 2 else own  # of one step, or of all
         start = sum(row.shape[2] for row in weights)
         weights.append(edit.weights(0, rows.unsqueeze(1), slice(start, start + rows.shape[1])))
         return weights[-1][:, 0, 0] if own.dim() == 2 else weights[-1][:, 0]
 
-    decoder.attend = edited
-    try:
+    with replaced([decoder], "attend", edited):
         yield weights
-    finally:
-        del decoder.attend
 
 
 class RecurrentAttention(SequenceSubject):
-    """An `AttentionSeq2SeqForConditionalGeneration`.
-
-    Raises SubjectError for one without attention.
-    """
+    """An `AttentionSeq2SeqForConditionalGeneration`; one without attention has its predictions and their gradients alone."""
 
     kind = "recurrent translators of this package"
+    numbers = (0,)
 
     def __init__(self, model, tokenizer=None):
         super().__init__(model, tokenizer)
-        if not self.config.attends:
-            raise SubjectError("a model with projection='none' has no attention: its decoder knows the source by one state")
+        self.configurations, self.vocabulary_size = base.configurations(model), model.config.vocab_size
         self.lacks = {"stacked parts": "it is recurrent: its states are no sums over positions"}
-
-    @property
-    def vocabulary_size(self) -> int:
-        return self.config.vocab_size
+        if not self.config.attends:
+            why = "a model with projection='none' has no attention: its decoder knows the source by one state"
+            self.lacks = dict.fromkeys(self.can - {"source embeddings"}, why)
 
     def identity(self) -> dict[str, object]:
         names = ("encoder", "alignment", "score_scale", "projection", "projection_parameter")
@@ -351,21 +337,19 @@ class RecurrentAttention(SequenceSubject):
     # ---------------------------------------------------------------------------------------- reading
 
     def logits(self, batch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
-        encoded, inputs = self._encoded(batch, embedded) if encoded is None else encoded, self.model_inputs(batch)
+        encoded, inputs = self.encoded(batch, embedded) if encoded is None else encoded, self.model_inputs(batch)
         del inputs["input_ids"]
         with nullcontext() if edit is None else attended(self.model.decoder, edit):
             return self.model(encoder_outputs=encoded, **inputs).logits
 
-    def _weights(self, batch) -> torch.Tensor:
+    def maps(self, batch) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The values are the encoder's states."""
+        encoded = self.encoded(batch)
         with attended(self.model.decoder) as weights:
-            self.logits(batch)
-        return torch.cat(weights, 2).unsqueeze(1)
+            self.logits(batch, encoded=encoded)
+        return [(torch.cat(weights, 2), encoded.last_hidden_state.unsqueeze(1))]
 
     # ---------------------------------------------------------------------------------------- one pair
-
-    def head_values(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """The values are the encoder's states."""
-        return [(self.attention(pair)[0, 0], self._encoded(pair).last_hidden_state)]
 
     def vectors(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """The vectors are the encoder's states, projected by the output layer."""
@@ -379,7 +363,7 @@ class RecurrentAttention(SequenceSubject):
         model, ((weights, hidden),) = self.model, self.head_values(pair)
         outputs = model(**self.model_inputs(pair), output_hidden_states=True)
         words, states = (layer[0] for layer in outputs.decoder_hidden_states)
-        before = torch.cat([model.decoder.start(self._encoded(pair).pooler_output), states[:-1]])
+        before = torch.cat([model.decoder.start(self.encoded(pair).pooler_output), states[:-1]])
         stays = torch.cat([torch.zeros_like(gone[:1]), gone]).logical_not().to(hidden.dtype)
 
         def read(context: torch.Tensor) -> torch.Tensor:
@@ -393,40 +377,52 @@ class RecurrentAttention(SequenceSubject):
         return [(own, torch.stack(less))]
 
 
-class WithoutAttention(RecurrentAttention):
-    """An `AttentionSeq2SeqForConditionalGeneration` with projection='none', the baseline of others.
+# ------------------------------------------------------------------------------------------------ words of pairs
 
-    `attnfaith.measure` refuses such a model, for it asks whether attention aligns; a run of a recipe measures it so that its
-    predictions stand beside those of models with attention.
+
+def of_sources(batch: PairBatch, row: int) -> torch.Tensor:
+    """(S,T) in float64: 1 where a source position belongs to a word."""
+    return _one_hot(batch["source_words"][row], batch.words[0][row])
+
+
+def of_targets(batch: PairBatch, row: int) -> torch.Tensor:
+    """(2,G,N) in float64: the share of a row in the mean over a target word's tokens; first rows that predict the tokens,
+    then rows that read them.
     """
-
-    kind = "recurrent translators of this package without attention"
-    can = frozenset({"source embeddings"})
-
-    def __init__(self, model, tokenizer=None):
-        SequenceSubject.__init__(self, model, tokenizer)
+    owned = _one_hot(batch["target_words"][row], batch.words[1][row]).T
+    predicting = owned / owned.sum(1, keepdim=True)
+    return torch.stack([predicting, torch.nn.functional.pad(predicting[:, :-1], (1, 0))])
 
 
-def is_sequence_model(model) -> bool:
-    """Whether a model is from sequences to sequences, and no classifier on top of one."""
-    config = getattr(model, "config", None)
-    name = type(model).__name__
-    classifies = name.endswith(("Classification", "QuestionAnswering"))
-    return bool(getattr(config, "is_encoder_decoder", False)) and not classifies and hasattr(model, "get_encoder")
+def _one_hot(words: torch.Tensor, count: int) -> torch.Tensor:
+    return (words.unsqueeze(1) == torch.arange(count, device=words.device)).double()
 
 
-def sequence_subject(model, tokenizer=None) -> SequenceSubject:
-    """A subject as it is, and a model from sequences to sequences as one.
-
-    Raises SubjectError for any other model, and as the subjects do for one whose attention cannot be trusted.
+def by_words(batch: PairBatch, values: torch.Tensor | Sequence[torch.Tensor]) -> list[np.ndarray]:
+    """Values (B,...,N,S), or one (...,N,S) a pair, as one array (...,2,G,T) a pair: sums over the tokens of a source word,
+    means over those of a target word, in float32.
     """
-    if isinstance(model, SequenceSubject):
-        return model
-    model = base.unwrapped(model)
-    if not is_sequence_model(model):
-        raise SubjectError(
-            f"{type(model).__name__} has no cross-attention: pairs of sentences are read by models from sequences "
-            "to sequences (…ForConditionalGeneration, …MTModel), whose decoder attends to an encoder"
-        )
-    own = getattr(model.config, "model_type", "") == "attention_seq2seq"
-    return (RecurrentAttention if own else CrossAttention)(model, tokenizer)
+    arrays = []
+    for row, numbers in enumerate(values):
+        rows, columns = of_targets(batch, row), of_sources(batch, row)
+        arrays.append(numpy_of(torch.einsum("rgn,...ns,st->...rgt", rows, numbers.double(), columns)))
+    return arrays
+
+
+def by_target_words(batch: PairBatch, values: torch.Tensor) -> list[np.ndarray]:
+    """Values (B,...,N) of the rows that predict tokens as one array (...,G) a pair: means over a target word's tokens."""
+    return [numpy_of(numbers.double() @ of_targets(batch, row)[0].T) for row, numbers in enumerate(values)]
+
+
+def numpy_of(values: torch.Tensor) -> np.ndarray:
+    """Values as an array of float32."""
+    return values.float().cpu().numpy()
+
+
+def word_sums(batch: PairBatch, log_probs: torch.Tensor) -> torch.Tensor:
+    """(B,G) in float64: the log probabilities (B,N) of a target word's tokens, summed; 0 behind the last word. Or (n,G) of n
+    copies (n,N) of a batch of one pair.
+    """
+    count = max(batch.words[1])
+    owned = batch["target_words"].unsqueeze(1) == torch.arange(count, device=log_probs.device).unsqueeze(1)
+    return torch.where(owned, log_probs.double().unsqueeze(1), 0.0).sum(2)
