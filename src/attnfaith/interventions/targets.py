@@ -39,7 +39,7 @@ softmax = partial(scipy.special.softmax, axis=-1)
 class TokenEdit(Edit):
     """Other weights on the tokens of texts, in all heads of some layers. A subclass defines `other`.
 
-    layers: numbers of maps, or of a decoder's layers. inside (N,S) bool: where tokens are. rows (N,Q) bool: the rows that
+    layers: numbers of maps. inside (N,S) bool: where tokens are. rows (N,Q) bool: the rows that
     change, None for all; `queries` names their axis as `Edit.per_copy` does. tensors: what else a copy has, (N,S) each.
     """
 
