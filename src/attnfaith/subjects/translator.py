@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from attnfaith.data.collation import pad_batch
 from attnfaith.data.pair_encoding import MARKER, UNCOUNTED, encode_for_model
 from attnfaith.data.tokenization import texts_in_memory
 from attnfaith.subjects import base
@@ -102,13 +103,10 @@ class SequenceSubject(base.Subject):
         return self.collate(list(self.rows(texts)))
 
     def collate(self, rows: Sequence[Mapping]) -> PairBatch:
-        fillings = {"input_ids": self.pad_token_id or 0, "source_words": MARKER, "labels": UNCOUNTED, "target_words": MARKER}
-        batch = PairBatch(instance_id=[row["instance_id"] for row in rows])
-        for name, filling in fillings.items():
-            values = [torch.tensor(row[name], dtype=torch.long, device=self.device) for row in rows]
-            batch[name] = torch.nn.utils.rnn.pad_sequence(values, batch_first=True, padding_value=filling)
-        lengths = torch.tensor([len(row["input_ids"]) for row in rows], device=self.device).unsqueeze(1)
-        batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1], device=self.device) < lengths).long()
+        padding = {"source_words": MARKER, "labels": UNCOUNTED, "target_words": MARKER}
+        padded = pad_batch(rows, self.pad_token_id or 0, padding=padding)
+        batch = PairBatch({name: values.to(self.device) for name, values in padded.items()})
+        batch["instance_id"] = [row["instance_id"] for row in rows]
         inputs = getattr(self.model, "prepare_decoder_input_ids_from_labels", self._shifted)(labels=batch["labels"])
         batch["decoder_input_ids"] = inputs.masked_fill(inputs == UNCOUNTED, self.pad_token_id or 0)
         return batch
