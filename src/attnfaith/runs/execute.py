@@ -32,6 +32,7 @@ from attnfaith.runs.models import check_model, load_model
 from attnfaith.runs.preparation import Run, check_base
 from attnfaith.runs.removal import remove
 from attnfaith.runs.train import train, training_arguments
+from attnfaith.subjects import subject_of
 from attnfaith.support.errors import excerpt
 from attnfaith.support.escaping import printable
 from attnfaith.support.files import MODEL, RECIPE, RECORD, write_atomically
