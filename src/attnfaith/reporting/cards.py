@@ -46,7 +46,7 @@ LICENCE = "apache-2.0"  # of code and weights
 UNKNOWN_LICENCE = "none is known here to be stated by its publisher; ask before you pass its texts on"
 TAGS = ["attention", "interpretability", "faithfulness", "attnfaith"]
 DECIMALS = 6  # of numbers in metadata
-PLACES = {"path", "gates", "output_dir", "base", "folder", "vectors", "source", "tokenizer", "pretrained"}
+PLACES = {"path", "gates", "output_dir", "base", "folder", "vectors", "source", "tokenizer", "pretrained", "dataset"}
 """Keys whose values are paths."""
 
 
