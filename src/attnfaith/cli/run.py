@@ -274,6 +274,8 @@ def roar(args):
 
     folder = run_folder(args.run, "retraining")
     scores = registry.check_names([name for name in args.measures if name != "attention"])
+    import pandas as pd
+
     from attnfaith import recipes
     from attnfaith.study import execute, plan
 
@@ -287,4 +289,4 @@ def roar(args):
     planned = {"output_dir": str(args.output), "results": str(args.output), "blocks": blocks, "tables": ["performance"]}
     planned["analysis"] = str(recipes.folder() / "roar" / "analysis.py")
     execute.carry_out(recipes.make_section(plan.Study, planned, "roar"), cores=args.cores, options=args.rest)
-    print((args.output / "roar_summary.md").read_text(encoding="utf-8"))
+    print(pd.read_csv(args.output / "roar_summary.csv").to_string(index=False))
