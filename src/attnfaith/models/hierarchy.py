@@ -45,11 +45,6 @@ class Group(NamedTuple):
         """Return values (B,L,...) at the places of the words, (n,W,...)."""
         return values[self.rows.unsqueeze(1), self.places]
 
-    def put(self, values: torch.Tensor, into: torch.Tensor) -> torch.Tensor:
-        """Return `into` (B,L,...) with values (n,W,...) at the places of the words."""
-        rows = self.rows.unsqueeze(1).expand_as(self.places)
-        return into.index_put((rows[self.mask], self.places[self.mask]), values[self.mask])
-
 
 def sentence_groups(items: torch.Tensor) -> Iterator[Group]:
     """Yield the sentences of documents with items (B,L) in groups of 1..8, 9..16, 17..32 words and so on."""
@@ -93,5 +88,6 @@ class SentenceReader(nn.Module):
             )
             sums = (weights.to(states.dtype).unsqueeze(1) @ states).squeeze(1).to(vectors.dtype)  # autocast gives others
             vectors = vectors.index_put((group.rows, group.numbers), sums)
-            attention = group.put(weights, attention)
+            rows = group.rows.unsqueeze(1).expand_as(group.places)[group.mask]
+            attention = attention.index_put((rows, group.places[group.mask]), weights[group.mask])
         return vectors, present, attention

@@ -29,8 +29,7 @@ def kendall_tau(x: Sequence, y: Sequence) -> tuple[np.ndarray, np.ndarray]:
     Equal to `scipy.stats.kendalltau` row by row: the p-value is exact without ties where n <= 33 or at most one pair is
     discordant (or concordant), else from the normal approximation corrected for ties, not for testing many instances.
     """
-    tau, p_value, _ = _by_row(x, y)
-    return tau, p_value
+    return tuple(_by_row(x, y)[:2])
 
 
 def tie_ceiling(x: Sequence, y: Sequence) -> np.ndarray:
