@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnfaith.interventions import erasure
-from attnfaith.interventions.explanation_tests import smallest_set
+from attnfaith.interventions.erasure import smallest_set
 from attnfaith.subjects import Batch, SelfAttention
 from attnfaith.subjects.protocol import read_parts
 from tests import tolerances

@@ -2,8 +2,8 @@
 
 Sums are taken over what remains, for a total minus what was removed would cancel where a few tokens hold nearly all weight.
 
-Shapes: B instances, N copies of instances, L input positions, T tokens, C classes, K random orders, R orders in all, G
-target words.
+Shapes: B instances, N copies of instances, L input positions, T tokens, C classes, K random orders, R orders in all, J
+margins, G target words.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,12 @@ import torch
 from scipy.special import expit
 
 from attnfaith.alignment.perturbation import removed_log_probs
-from attnfaith.interventions.explanation_tests import fewest
+from attnfaith.interventions.explanation_tests import ExplanationTest, read_parts
 from attnfaith.interventions.targets import AFFINE, Cross, Maps, Pooled, TargetMeasure, TokenEdit, padded, read_out, softmax
-from attnfaith.measurement.options import Draws, Layers
+from attnfaith.measurement.options import Absent, Draws, Inputs, Layers
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
+from attnfaith.subjects import whole_logits
 from attnfaith.subjects.translator import by_words, of_sources
 from attnfaith.support.draws import generator
 
@@ -203,17 +204,101 @@ def _smallest(texts: Sequence) -> np.ndarray:
     """The sets (B,T) bool of texts with an affine read-out."""
     attention = padded([text.attention for text in texts]).numpy()[:, None]
     alone = padded([text.values + text.bias for text in texts]).numpy().swapaxes(1, 2)
-    predicted = np.array([text.predicted for text in texts])[:, None]
+    predicted, ties = (np.array([getattr(text, name) for text in texts])[:, None] for name in ("predicted", "tie"))
     margins = (np.take_along_axis(alone, predicted[..., None], 1) - alone) * attention  # (B,C,T)
-    # a rival that wins has won before a margin of 0, as of a token without weight, is reached
-    order = np.argsort(-margins, 2, "stable")
-    remaining, left = (sum_after(np.take_along_axis(values, order, 2)) for values in (0 * margins + attention, margins))
-    tie, lower = np.array([text.tie for text in texts])[:, None, None] * remaining, np.arange(alone.shape[1]) < predicted
-    chosen = fewest(order, (remaining > 0) & ((left < -tie) | (lower[..., None] & (left <= tie))))
+    chosen = fewest(margins, 0.0, np.arange(alone.shape[1]) < predicted, ties[..., None], attention)
     empty = softmax(np.stack([text.bias for text in texts]))
     for row in np.flatnonzero(~chosen.any(1)):
         chosen[row] = (attention[row, 0] > 0) & (texts[row].decide(empty[[row]])[0] != texts[row].predicted)
     return chosen
+
+
+def fewest(parts: np.ndarray, constant, lower: np.ndarray, tie: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return the fewest tokens (...,T) bool without which a margin is lost, none where none is; of margins that need equally
+    many those of the first.
+
+    A margin is the sum of its parts (...,J,T) and a constant (...,J,1). It counts as 0 up to `tie` x the weight (...,1,T)
+    that is left, without weights 1, and 0 is lost where `lower` (...,J). Where no weight is left none is lost.
+    """
+    # a margin that is lost is so before a part of 0, as of a token without weight, is reached
+    order = np.argsort(-parts, -1, "stable")
+    left, remaining = constant + sum_after(np.take_along_axis(parts, order, -1)), 1.0
+    if weights is not None:
+        remaining = sum_after(np.take_along_axis(np.broadcast_to(weights, parts.shape), order, -1))
+    lost = (remaining > 0) & ((left < -tie * remaining) | (lower[..., None] & (left <= tie * remaining)))
+    sizes = (~np.logical_or.accumulate(lost, -1)).sum(-1, keepdims=True)
+    first = sizes.argmin(-2, keepdims=True)
+    size, chosen = (np.take_along_axis(values, first, -2)[..., 0, :] for values in (sizes, order))
+    return (np.argsort(chosen, -1) <= size) & (size < lost.shape[-1])
+
+
+NO_SIZE = "where the size is"
+TIE = 1e-5  # of the largest part: logits that are closer are equal, for float32 would decide between them by rounding
+
+
+@register
+class FrozenFlipSet(ExplanationTest):
+    """The fewest tokens whose parts decide, exactly, in the network that DecompX reads; and the model's own prediction then.
+
+    In that network, where attention, divisors and slopes stay as they are (the measure `decompx`), a difference of two
+    logits is a sum of parts, one for each token, and of a part of markers and biases, which stays. So the smallest set is a
+    sort for each rival class, as in `minimal_flip_set`; a tie goes to the lower class. The model itself does not stay
+    frozen: it reads the text without these tokens, and without as many at random, `draws` times. inputs: see `decompx`.
+
+    Source: the decomposition, Modarressi et al. 2023; the question, Serrano & Smith 2019, section 5.
+    """
+
+    name, cost = "frozen_flip_set", "gradient"
+    needs = frozenset({"backward rules", "classes", "embeddings", "token deletion"})
+    columns = {
+        "frozen_flip_set": Column(("T",), doc="1 on the fewest tokens without whose parts the network decides otherwise"),
+        "frozen_flip_size": Column(undefined="where nothing changes the decision", doc="tokens in that set, at least 1"),
+        "frozen_flip_class": Column(undefined=NO_SIZE, doc="the class that the frozen network then decides for"),
+        "frozen_flip_probs": Column(("C",), "float64", undefined=NO_SIZE, doc="the model's prediction without these tokens"),
+        "frozen_flip_random": Column(range=(0.0, 1.0), undefined=NO_SIZE, doc="share of random sets that change it"),
+    }
+
+    absent: Absent = "deleted"
+    inputs: Inputs = "layer"
+    draws: Draws = 5
+
+    def check(self, subject, dataset) -> None:
+        """Raise SubjectError for an absence that the subject cannot read, and as `decompx` does."""
+        super().check(subject, dataset)
+        subject.check_rules(self.inputs)
+
+    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
+        mask, predicted = subject.attendable(batch).cpu().numpy(), whole_logits(subject, batch).argmax(1)
+        rivals = torch.arange(subject.num_labels - 1, device=predicted.device).expand(len(predicted), -1)
+        rivals = rivals + (rivals >= predicted.unsqueeze(1))
+
+        def margins(logits, rows):
+            return logits.gather(1, predicted[rows].unsqueeze(1)) - logits.gather(1, rivals[rows])
+
+        values, parts = (part.cpu().numpy() for part in subject.relevance(batch, margins, "frozen", self.inputs))
+        predicted, rivals = predicted.cpu().numpy(), rivals.cpu().numpy()
+        rows, remaining = [], []
+        for row, name in enumerate(batch["instance_id"]):
+            chosen, rival = smallest_set(parts[row][:, mask[row]], values[row], rivals[row] < predicted[row])
+            random = generator(seed, name, self.name)
+            removed = [chosen, *(random.permutation(chosen) for _ in range(self.draws))]
+            remaining.append(~np.array(removed)[: len(removed) if chosen.any() else 0])
+            size = (float(chosen.sum()), float(rivals[row, rival])) if chosen.any() else (np.nan, np.nan)
+            rows.append((chosen.astype(np.float32), *size))
+        for row, probs in enumerate(read_parts(subject, batch, remaining, self.absent)):
+            changed = float((probs[1:].argmax(1) != predicted[row]).mean()) if len(probs) else np.nan
+            rows[row] = *rows[row], probs[0] if len(probs) else np.full(subject.num_labels, np.nan), changed
+        return self.in_columns(subject, rows)
+
+
+def smallest_set(parts: np.ndarray, whole: np.ndarray, lower: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the fewest tokens (T,) bool to take away so that one of the margins `whole` (J,) is lost, none where there is
+    no such set; and the smallest margin then, the first of equal ones. parts (J,T), lower (J,) bool: see `fewest`.
+    """
+    tie = TIE * np.abs(np.column_stack([parts, whole])).max(1, keepdims=True)
+    chosen = fewest(parts, (whole - parts.sum(1))[:, None], lower, tie)
+    margins = whole - parts[:, chosen].sum(1)
+    return chosen, int((margins <= margins.min() + tie[:, 0]).argmax())
 
 
 @register

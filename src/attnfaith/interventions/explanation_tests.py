@@ -8,13 +8,15 @@ or sizes, K draws, C classes, E embedding.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import numpy as np
 import torch
+from pydantic import Field
 
 from attnfaith.interventions.targets import softmax
-from attnfaith.measurement.options import Absent, Draws, Inputs, Shares
+from attnfaith.measurement.options import Absent, Count, Draws, Shares
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.models.rationale_samplers import budget_tokens
 from attnfaith.record import ABSOLUTE, Column
@@ -57,16 +59,6 @@ def rationales(scores: Sequence[np.ndarray], shares: Sequence[float], random: np
     """Return which tokens (M,S,T) bool each measure's rationale of each share holds: the share rounded up, at least one."""
     counts = [max(1, math.ceil(share * len(scores[0]) - 1e-9)) for share in shares]  # 0.07 x 100 is above 7 in floats
     return first_ranked(scores, counts, random)
-
-
-def fewest(order: np.ndarray, lost: np.ndarray) -> np.ndarray:
-    """Return the fewest first places (...,T) bool of one of the orders (...,J,T) after which it is `lost` (...,J,T); none
-    where none is, and of orders that need equally many those of the first.
-    """
-    sizes = (~np.logical_or.accumulate(lost, -1)).sum(-1, keepdims=True)
-    first = sizes.argmin(-2, keepdims=True)
-    size, chosen = (np.take_along_axis(values, first, -2)[..., 0, :] for values in (sizes, order))
-    return (np.argsort(chosen, -1) <= size) & (size < lost.shape[-1])
 
 
 class ScoreTest(Measure):
@@ -348,74 +340,103 @@ class SoftErasure(ScoreTest):
         return np.concatenate(probs, 1).reshape(2, len(shares), self.draws), empty
 
 
-NO_SIZE = "where the size is"
-TIE = 1e-5  # of the largest part: logits that are closer are equal, for float32 would decide between them by rounding
+MOST_EXACT = 16  # tokens: 65,536 sets
+BEAM_TOKENS = 64  # of the longest text in which a beam looks for orders
+ExactTokens = Annotated[int, Field(strict=True, ge=0, le=MOST_EXACT)]
+Read = Callable[[np.ndarray], np.ndarray]
+"""From sets (V,T) bool of removed tokens to the probability (V,) of a class without them."""
+FEW = "the text has no token"
+UNRANKED = f"a score is undefined, or {FEW}"
+AOPC = {"dtype": "float64", "range": (-1.0, 1.0)}
 
 
 @register
-class FrozenFlipSet(ExplanationTest):
-    """The fewest tokens whose parts decide, exactly, in the network that DecompX reads; and the model's own prediction then.
+class AOPCLimits(ExplanationTest):
+    """How far removing a text's tokens can lower a prediction, in the best and in the worst order, and where measures lie.
 
-    In that network, where attention, divisors and slopes stay as they are (the measure `decompx`), a difference of two
-    logits is a sum of parts, one for each token, and of a part of markers and biases, which stays. So the smallest set is a
-    sort for each rival class, as in `minimal_flip_set`; a tie goes to the lower class. The model itself does not stay
-    frozen: it reads the text without these tokens, and without as many at random, `draws` times. inputs: see `decompx`.
+    AOPC of an order of the T tokens is the mean, over k = 1..T, of p(whole) - p(without its first k tokens), p the
+    probability of the class predicted for the whole text. Models and texts differ in how high it can get, so that an AOPC
+    alone means little: (AOPC - low) / (high - low) is 0 for the worst and 1 for the best order.
 
-    Source: the decomposition, Modarressi et al. 2023; the question, Serrano & Smith 2019, section 5.
+    exact_tokens: up to so many tokens all 2^T subsets are read, and the limits over all T! orders are exact. Beyond, a beam
+    of `beam` sets looks for the best and the worst order, in texts of up to 64 tokens, and the orders of the measures count.
+
+    Source: Edin et al. 2025, Normalized AOPC (ACL 2025); AOPC: Samek et al. 2017.
     """
 
-    name, cost = "frozen_flip_set", "gradient"
-    needs = frozenset({"backward rules", "classes", "embeddings", "token deletion"})
+    name, cost, needs = "aopc_limits", "draws", frozenset({"classes", "token deletion"})
     columns = {
-        "frozen_flip_set": Column(("T",), doc="1 on the fewest tokens without whose parts the network decides otherwise"),
-        "frozen_flip_size": Column(undefined="where nothing changes the decision", doc="tokens in that set, at least 1"),
-        "frozen_flip_class": Column(undefined=NO_SIZE, doc="the class that the frozen network then decides for"),
-        "frozen_flip_probs": Column(("C",), "float64", undefined=NO_SIZE, doc="the model's prediction without these tokens"),
-        "frozen_flip_random": Column(range=(0.0, 1.0), undefined=NO_SIZE, doc="share of random sets that change it"),
+        "aopc_limits_measures": Column(("M",), "string", doc="names of the measures whose orders are judged"),
+        "aopc_limits_aopc": Column(("M",), undefined=UNRANKED, doc="mean fall of the probability in an order", **AOPC),
+        "aopc_limits_low": Column(undefined=FEW, doc="least AOPC of any order that was met", **AOPC),
+        "aopc_limits_high": Column(undefined=FEW, doc="greatest AOPC of any order that was met", **AOPC),
+        "aopc_limits_certainty": Column(dtype="category", doc="exact; met: others may go further; undefined: no token"),
     }
+    most_tokens = 4000  # each two of them have a number
 
     absent: Absent = "deleted"
-    inputs: Inputs = "layer"
-    draws: Draws = 5
+    exact_tokens: ExactTokens = 12
+    beam: Count = 5
 
-    def check(self, subject, dataset) -> None:
-        """Raise SubjectError for an absence that the subject cannot read, and as `decompx` does."""
-        super().check(subject, dataset)
-        subject.check_rules(self.inputs)
+    def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
+        names, texts, random = self.scored(subject, batch, scores, seed)
+        rows = []
+        for row, (values, predicted) in enumerate(zip(texts, whole(subject, batch).argmax(1), strict=True)):
+            text, numbers = batch.alone(row), (np.full(len(names), np.nan), np.nan, np.nan, "undefined")
+            if values.shape[1]:
 
-    def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:
-        mask, predicted = subject.attendable(batch).cpu().numpy(), whole_logits(subject, batch).argmax(1)
-        rivals = torch.arange(subject.num_labels - 1, device=predicted.device).expand(len(predicted), -1)
-        rivals = rivals + (rivals >= predicted.unsqueeze(1))
+                def read(sets, text=text, predicted=predicted):
+                    return read_parts(subject, text, [~sets], self.absent)[0][:, predicted]
 
-        def margins(logits, rows):
-            return logits.gather(1, predicted[rows].unsqueeze(1)) - logits.gather(1, rivals[rows])
-
-        values, parts = (part.cpu().numpy() for part in subject.relevance(batch, margins, "frozen", self.inputs))
-        predicted, rivals = predicted.cpu().numpy(), rivals.cpu().numpy()
-        rows, remaining = [], []
-        for row, name in enumerate(batch["instance_id"]):
-            chosen, rival = smallest_set(parts[row][:, mask[row]], values[row], rivals[row] < predicted[row])
-            random = generator(seed, name, self.name)
-            removed = [chosen, *(random.permutation(chosen) for _ in range(self.draws))]
-            remaining.append(~np.array(removed)[: len(removed) if chosen.any() else 0])
-            size = (float(chosen.sum()), float(rivals[row, rival])) if chosen.any() else (np.nan, np.nan)
-            rows.append((chosen.astype(np.float32), *size))
-        for row, probs in enumerate(read_parts(subject, batch, remaining, self.absent)):
-            changed = float((probs[1:].argmax(1) != predicted[row]).mean()) if len(probs) else np.nan
-            rows[row] = *rows[row], probs[0] if len(probs) else np.full(subject.num_labels, np.nan), changed
+                aopc, *limits = self.limits(rank(values, random[row]), read)
+                numbers = np.where(np.isnan(values).any(1), np.nan, aopc), *limits
+            rows.append((names, *numbers))
         return self.in_columns(subject, rows)
 
+    def limits(self, orders: np.ndarray, read: Read) -> tuple[np.ndarray, float, float, str]:
+        """Return AOPC (M,) of orders (M,T), T at least 1, the least and the greatest that was met, and the certainty."""
+        length = orders.shape[1]
+        p_whole = read(np.zeros((1, length), bool))[0]
+        along = read((np.argsort(orders, 1)[:, None] <= np.arange(length)[:, None]).reshape(-1, length))
+        aopc = p_whole - along.reshape(len(orders), length).mean(1)
+        low, high = min(aopc), max(aopc)  # the sums below are the same ones in another order of addition
+        exact = length <= self.exact_tokens
+        if exact or length <= BEAM_TOKENS:
+            least, most = _chains(read, length) if exact else (_beam(read, length, self.beam, sign) for sign in (1, -1))
+            low, high = min(p_whole - most / length, low), max(p_whole - least / length, high)
+        return aopc, low, high, "exact" if exact else "met"
 
-def smallest_set(parts: np.ndarray, whole: np.ndarray, lower: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the fewest tokens (T,) bool to take away so that one of the margins `whole` (J,) is lost, none where there is
-    no such set; and the smallest margin then, the first of equal ones.
 
-    parts (J,T): of each margin, what the tokens add to it. lower (J,) bool: a margin of 0 is lost already.
-    """
-    order = np.argsort(-parts, 1, "stable")
-    margins = whole[:, None] - np.take_along_axis(parts, order, 1).cumsum(1)
-    tie = TIE * np.abs(np.column_stack([parts, whole])).max(1, keepdims=True)
-    chosen = fewest(order, (margins < -tie) | (lower[:, None] & (margins <= tie)))
-    margins = whole - parts[:, chosen].sum(1)
-    return chosen, int((margins <= margins.min() + tie[:, 0]).argmax())
+# An order is a chain of growing sets of removed tokens, so a limit over all T! orders is one over chains of 2^T sets.
+def _chains(read: Read, length: int) -> tuple[float, float]:
+    """The least and the greatest sum of p over a chain from one token to all."""
+    masks = np.arange(2**length)  # token t is in set number m where bit t of m is 1
+    p, sizes = read((masks[:, None] >> np.arange(length) & 1).astype(bool)), np.bitwise_count(masks)
+    least, most = np.full(len(p), np.inf), np.full(len(p), -np.inf)
+    least[0] = most[0] = 0.0
+    for size in range(1, length + 1):
+        own = masks[sizes == size]
+        for token in range(length):
+            having = own[own >> token & 1 == 1]
+            lacking = having ^ (1 << token)  # the same sets without this token: a chain goes through one of these
+            least[having] = np.minimum(least[having], least[lacking])
+            most[having] = np.maximum(most[having], most[lacking])
+        least[own] += p[own]
+        most[own] += p[own]
+    return least[-1], most[-1]
+
+
+def _beam(read: Read, length: int, beam: int, sign: int) -> float:
+    """The least (sign 1) or greatest (sign -1) sum of p over a chain that a beam meets."""
+    sets, sums = np.zeros((1, length), bool), np.zeros(1)
+    for _ in range(length):
+        state, token = np.nonzero(~sets)
+        grown, before = sets[state], sums[state]
+        grown[np.arange(len(grown)), token] = True
+        best_first = np.argsort(sign * before, kind="stable")
+        _, first = np.unique(np.packbits(grown[best_first], axis=1), axis=0, return_index=True)
+        different = best_first[np.sort(first)]
+        sums = before[different] + read(grown[different])
+        chosen = np.argsort(sign * sums, kind="stable")[:beam]
+        sets, sums = grown[different][chosen], sums[chosen]
+    return sums[0]
