@@ -93,8 +93,7 @@ def checked(probe: "Texts | Pairs") -> Sites:
 
     Raises SubjectError naming the check that fails:
         reading: the model reads token ids and a mask, of pairs a target too, and gives logits that are finite.
-        layers: there is attention over input positions, of pairs over the source, made of a softmax that weighs values; a
-            layer has one.
+        layers: there is attention over input positions, of pairs over the source, made of one softmax a layer.
         logits: they are the same when the hook reads, of pairs from what the encoder made before, and as in the model's own
             implementation of attention.
         rows: weights are 0 or more, and every row sums to 1; with attention sinks, to less.

@@ -87,8 +87,6 @@ class SelfAttention(Hooked):
         names = super().class_names
         return names or ("value",) if self.output == "values" and self.num_labels == 1 else names
 
-    # ---------------------------------------------------------------------------------------- texts
-
     @property
     def unknown_token_id(self) -> int:
         number = getattr(self.tokenizer, "unk_token_id", None)
@@ -137,8 +135,6 @@ class SelfAttention(Hooked):
             markers = torch.tensor(sorted(self.markers), device=batch["input_ids"].device, dtype=torch.int64)
             special = torch.isin(batch["input_ids"], markers)
         return batch["attention_mask"].bool() & ~special.bool()
-
-    # ---------------------------------------------------------------------------------------- reading
 
     def predict(self, batch: Batch, embedded: torch.Tensor | None = None, *, hold: bool = False) -> torch.Tensor:
         return self.read(batch, HELD if hold else None, embedded, keep=()).logits
@@ -216,8 +212,6 @@ class SelfAttention(Hooked):
         inputs["input_ids"] = ids.masked_fill(places >= lengths, self.pad_token_id or 0)
         inputs["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
         return inputs
-
-    # ---------------------------------------------------------------------------------------- attention
 
     @property
     def shown_maps(self) -> list[int]:
@@ -304,8 +298,6 @@ class SelfAttention(Hooked):
         norms = torch.cat([attention_map.values.double().norm(dim=3)[:, head] for attention_map in maps], 1)
         return norms * batch["attention_mask"].unsqueeze(1)
 
-    # ---------------------------------------------------------------------------------------- layers
-
     @torch.no_grad()
     def states_by_layer(self, batch: Batch) -> list[torch.Tensor]:
         """What each layer's module gives, before a norm that stands behind all layers."""
@@ -335,8 +327,6 @@ class SelfAttention(Hooked):
                 for rows in rows_at_once(matter.nonzero().squeeze(1), values[0]):
                     yield row, summands(layer, values, rows, head=self.reduction.head)[:, inside].double()
 
-    # ---------------------------------------------------------------------------------------- rules of the backward pass
-
     def check_rules(self, inputs: str = "layer") -> None:
         """Raise SubjectError, from a random text, where the rules do not suit the model, or its first layer `inputs`."""
         if inputs not in self._suited:
@@ -346,8 +336,6 @@ class SelfAttention(Hooked):
     def relevance(self, batch: Batch, explain: Callable, rules: str, inputs: str = "layer") -> tuple:
         """Gradient times input, by rules, of explain(logits (n,C), rows (n,)), see `shares` ("backward rules")."""
         return shares(self, batch, explain, rules, inputs)
-
-    # ---------------------------------------------------------------------------------------- records
 
     def identity(self) -> dict[str, object]:
         config, reduction = self.config, self.reduction

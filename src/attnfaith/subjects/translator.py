@@ -83,8 +83,6 @@ class SequenceSubject(base.Subject):
     def identity(self) -> dict[str, object]:
         return {"model": "sequence_to_sequence", "tokenizer_digest": self.tokenizer_digest()}
 
-    # ---------------------------------------------------------------------------------------- pairs
-
     def rows(self, pairs):
         """Encoded pairs from a data set with instance_id, source, target and perhaps links, see `encode_for_model`."""
         limit = base.position_limit(self)
@@ -118,8 +116,6 @@ class SequenceSubject(base.Subject):
         if start is None:
             raise SubjectError(f"{type(self.model).__name__} has no decoder_start_token_id: set the configuration's")
         return torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], 1)
-
-    # ---------------------------------------------------------------------------------------- reading
 
     def model_inputs(self, batch: PairBatch) -> dict[str, torch.Tensor]:
         """The arguments of the model: the ids also where the encoder is done, since FSMT's decoder looks ahead."""
@@ -213,8 +209,6 @@ class CrossAttention(Hooked, SequenceSubject):
         except (NotImplementedError, AttributeError):
             return self.model.get_input_embeddings().weight
 
-    # ---------------------------------------------------------------------------------------- reading
-
     def model_inputs(self, batch):
         return super().model_inputs(batch) | self.uncached
 
@@ -246,8 +240,6 @@ class CrossAttention(Hooked, SequenceSubject):
             return None
         same = some.shape[:2] == places.shape and torch.allclose(some, logits[:, [1, 0]], rtol=1e-4, atol=1e-5)
         return head if same else None
-
-    # ---------------------------------------------------------------------------------------- one pair
 
     def vectors(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """For each layer, of one pair: weights (A,N,S), and the values of each head after the output projection (A,S,E),
@@ -332,8 +324,6 @@ class RecurrentAttention(SequenceSubject):
         parts = {name: getattr(self.config, name) for name in names}
         return super().identity() | parts | {"readout": self.config.recurrence}
 
-    # ---------------------------------------------------------------------------------------- reading
-
     def logits(self, batch, edit=None, embedded=None, encoded=None) -> torch.Tensor:
         encoded, inputs = self.encoded(batch, embedded) if encoded is None else encoded, self.model_inputs(batch)
         del inputs["input_ids"]
@@ -346,8 +336,6 @@ class RecurrentAttention(SequenceSubject):
         with attended(self.model.decoder) as weights:
             self.logits(batch, encoded=encoded)
         return [(torch.cat(weights, 2), encoded.last_hidden_state.unsqueeze(1))]
-
-    # ---------------------------------------------------------------------------------------- one pair
 
     def vectors(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """The vectors are the encoder's states, projected by the output layer."""
