@@ -10,7 +10,7 @@ from tokenizers import normalizers
 import attnfaith
 from attnfaith import cli, record
 from attnfaith.api.measuring import DEFAULTS
-from attnfaith.data.tokenization import in_memory
+from attnfaith.data.in_memory import in_memory
 from attnfaith.measurement import engine
 from attnfaith.measurement.engine import measure
 from attnfaith.measurement.registry import MeasurementError, find

@@ -5,7 +5,7 @@ import pytest
 import torch
 from datasets import Dataset
 
-from attnfaith.data.tokenization import texts_in_memory
+from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.measurement.registry import find
 from attnfaith.subjects import SelfAttention, SubjectError
 from tests import tolerances

@@ -4,15 +4,16 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 
 from attnfaith import record
 from attnfaith.api.records import Record
 from attnfaith.api.texts import read_texts
 from attnfaith.data.fingerprint import fingerprint
+from attnfaith.data.in_memory import Rows
 from attnfaith.loading import device_of, open_subject, origin_of
 from attnfaith.measurement import engine, registry
 from attnfaith.reporting.cells import undefined
@@ -20,6 +21,9 @@ from attnfaith.subjects import SequenceSubject
 from attnfaith.subjects.base import plainly
 from attnfaith.support.errors import AttnfaithError, DatasetError, FileError, counted, excerpt
 
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DEFAULTS = {
     "pooled": (
@@ -166,10 +170,9 @@ def _pairs(dataset, links, links_from: int):
             "a model from sequences to sequences reads pairs of sentences: give a list of (source, target), or text=… and "
             "text_pair=… for the columns"
         )
-    dataset = dataset.select_columns(["instance_id", "text", "text_pair"])
-    dataset = dataset.rename_columns({"text": "source", "text_pair": "target"})
+    table = dataset.table.select(["instance_id", "text", "text_pair"]).rename_columns(["instance_id", "source", "target"])
     if links is None:
-        return dataset
+        return Rows(table)
     from attnfaith.data.pairs import read_links  # what it imports makes data sets, too
 
     is_path = isinstance(links, str | os.PathLike)
@@ -178,8 +181,8 @@ def _pairs(dataset, links, links_from: int):
         lines = Path(name).read_text(encoding="utf-8").splitlines() if is_path else list(links)
     except (OSError, ValueError, TypeError) as error:
         raise FileError(f"links={excerpt(name)} cannot be read: {excerpt(error, 200)}") from error
-    counts = ([len(text.split()) for text in dataset[side]] for side in ("source", "target"))
-    return dataset.add_column("links", read_links(lines, *counts, first=links_from, name=name))
+    counts = ([len(text.split()) for text in dataset[side]] for side in ("text", "text_pair"))
+    return Rows(table.append_column("links", pa.array(read_links(lines, *counts, first=links_from, name=name))))
 
 
 def _defaults(subject, rows, reads: str, say: Callable[[str], None]) -> list[str]:
@@ -201,7 +204,7 @@ def _defaults(subject, rows, reads: str, say: Callable[[str], None]) -> list[str
     return names
 
 
-def measures(reads: str = "texts") -> pd.DataFrame:
+def measures(reads: str = "texts") -> "pd.DataFrame":
     """Return all measures, those of installed packages too, a row for each by its name.
 
     reads: "texts", for classifiers; "pairs", for models from sequences to sequences, whose measures link target words to
@@ -211,6 +214,8 @@ def measures(reads: str = "texts") -> pd.DataFrame:
     `attnfaith.measurement.registry.COSTS`); signed (a negative score is evidence against what is explained); source (the
     paper). Importance comes first, cheap measures before dear ones.
     """
+    import pandas as pd
+
     rows = [
         {
             "name": measure.name,

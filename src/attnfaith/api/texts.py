@@ -1,22 +1,18 @@
 """Read texts as people have them: a list, a frame, a data set or a file."""
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from attnfaith.data.in_memory import Rows
 from attnfaith.data.labels import COLUMNS as LABELS
 from attnfaith.data.labels import READINGS, numbers_of
-from attnfaith.data.tokenization import in_memory
 from attnfaith.support.errors import DatasetError, counted, excerpt, nearest
-
-
-if TYPE_CHECKING:
-    import datasets
 
 
 TEXTS = "list of strings, list of pairs (text, second text), pandas frame, datasets.Dataset, or the path of a file"
@@ -28,12 +24,12 @@ CARRIED = ("rationale", "impermissible")  # columns of lists that measurements u
 class Texts:
     """Texts that were read.
 
-    dataset: with instance_id, text and perhaps text_pair. labels: those given, None where unknown; None for no labels at
-    all. name: for people. reading, label_names: as `numbers_of` takes them. remark: from which column labels were read,
+    dataset: rows with instance_id, text and perhaps text_pair. labels: those given, None where unknown; None for no labels
+    at all. name: for people. reading, label_names: as `numbers_of` takes them. remark: from which column labels were read,
     where that is not plain; "".
     """
 
-    dataset: "datasets.Dataset"
+    dataset: Rows
     labels: list | None
     name: str
     reading: str | None = None
@@ -44,10 +40,8 @@ class Texts:
         """Return the data set with a column label, the numbers of `count` classes, which have names or (). Raises
         DatasetError for a label that is no class.
         """
-        from datasets import Value
-
         classes = numbers_of(self.labels or [], class_names, count, self.reading, self.label_names)
-        return self.dataset.add_column("label", classes, feature=Value("int64"))
+        return Rows(self.dataset.table.append_column("label", pa.array(classes, pa.int64())))
 
 
 def read_texts(
@@ -106,7 +100,7 @@ def read_texts(
     carried = [column for column in CARRIED if column in names and pa.types.is_list(table.schema.field(column).type)]
     rows |= {column: table.column(column).combine_chunks() for column in carried}
     remark = remark and f"{remark}; label=… (--data.label) names another"
-    return Texts(in_memory(pa.table(rows)), values, name, reading, class_names, remark)
+    return Texts(Rows(pa.table(rows)), values, name, reading, class_names, remark)
 
 
 def chosen_columns(names: Sequence[str], is_list: bool = False, **keywords: str | None) -> dict[str, str]:
@@ -136,23 +130,22 @@ def _strings(table: pa.Table, column: str) -> list[str]:
 
 def _table(texts) -> tuple[pa.Table, bool]:
     """Texts of any kind as a table, and whether they are a list. Raises DatasetError for what is none of TEXTS."""
-    import datasets
-    import pandas as pd
-
     if isinstance(texts, str | os.PathLike):
         from attnfaith.data.own_files import read_file
 
         if isinstance(texts, str) and not Path(texts).suffix and not os.path.exists(texts):
             raise DatasetError(f"texts is one string, {excerpt(texts, 60)}: put it into a list, [text]")
         texts = read_file(Path(texts))
-    if isinstance(texts, pd.DataFrame):
+    datasets, pandas = (sys.modules.get(name) for name in ("datasets", "pandas"))  # who has their objects imported them
+    if pandas is not None and isinstance(texts, pandas.DataFrame):
         try:
             return pa.Table.from_pandas(texts, preserve_index=False), False
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DatasetError(f"a column of the frame holds values of several kinds: {excerpt(error, 200)}") from error
-    if isinstance(texts, datasets.Dataset):
+    if datasets is not None and isinstance(texts, datasets.Dataset):
         return texts.with_format("arrow")[:], False
-    if isinstance(texts, Mapping | datasets.IterableDataset) or not isinstance(texts, Iterable):
+    unreadable = Mapping if datasets is None else Mapping | datasets.IterableDataset
+    if isinstance(texts, unreadable) or not isinstance(texts, Iterable):
         raise DatasetError(f"texts is a {type(texts).__name__}: give one of its parts, or some of its rows, as a {TEXTS}")
     rows = list(texts)
     pairs = [(row,) if isinstance(row, str) else row if isinstance(row, list | tuple) else () for row in rows]

@@ -28,8 +28,10 @@ def fingerprint(split) -> str:
     digest = hashlib.sha256()
     names = [name for name in CONTENT if name in split.column_names]
     digest.update(json.dumps(names).encode())
-    for piece in split.select_columns(names).with_format("arrow").iter(batch_size=1000):
-        digest.update(json.dumps(piece.to_pylist(), sort_keys=True).encode())
+    for start in range(0, len(split), 1000):
+        piece = split[start : start + 1000]
+        rows = zip(*(piece[name] for name in names), strict=True)
+        digest.update(json.dumps([dict(zip(names, row, strict=True)) for row in rows], sort_keys=True).encode())
     return digest.hexdigest()[:12]
 
 
@@ -37,8 +39,9 @@ def digest_data(dataset) -> str:
     """Return the SHA-256 of an encoded data set: its columns of ENCODED, in order."""
     names = [name for name in ENCODED if name in dataset.column_names]
     digest = hashlib.sha256(repr(names).encode())
-    for piece in dataset.select_columns(names).with_format("arrow").iter(batch_size=1000):
-        digest.update(repr(piece.to_pydict()).encode())
+    for start in range(0, len(dataset), 1000):
+        piece = dataset[start : start + 1000]
+        digest.update(repr({name: piece[name] for name in names}).encode())
     return digest.hexdigest()
 
 

@@ -22,8 +22,9 @@ import pyarrow as pa
 from attnfaith.data import planted_evidence
 from attnfaith.data.generators import check_sizes, generated
 from attnfaith.data.impermissible import check_any, check_marks
+from attnfaith.data.in_memory import in_memory
 from attnfaith.data.registry import SPLITS, DatasetEntry, get_entry
-from attnfaith.data.tokenization import in_memory, normalizer_of, split_words
+from attnfaith.data.tokenization import normalizer_of, split_words
 from attnfaith.support.errors import DatasetError, counted, excerpt
 
 

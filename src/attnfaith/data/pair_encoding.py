@@ -13,7 +13,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from attnfaith.data.collation import pad_batch
-from attnfaith.data.tokenization import SPECIAL_TOKENS, fast_tokenizer, in_memory
+from attnfaith.data.in_memory import Rows, in_memory
+from attnfaith.data.tokenization import SPECIAL_TOKENS, fast_tokenizer
 from attnfaith.support.errors import DatasetError, excerpt
 
 
@@ -117,7 +118,8 @@ def encode_for_model(pairs, tokenizer, *, max_source: int | None, max_target: in
         columns["links"] = list(pairs["links"])
         rows = zip(pairs["links"], columns["tokens"], columns["target_tokens"], strict=True)
         columns["gold_links"] = [gold_matrix(links, len(source), len(target)).tolist() for links, source, target in rows]
-    return in_memory(pa.table(columns))
+    table = pa.table(columns)
+    return Rows(table) if isinstance(pairs, Rows) else in_memory(table)
 
 
 def _by_characters(sentences: list[list[str]], tokenizer, limit: int | None, side: str) -> tuple[list, list, list]:

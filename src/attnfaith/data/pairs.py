@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from attnfaith.data import translation_tasks
 from attnfaith.data.generators import generated
+from attnfaith.data.in_memory import in_memory
 from attnfaith.data.loading import ROOT_VARIABLE, LoadedDataset, data_root
 from attnfaith.data.registry import SPLIT_NAMES, SPLITS, DatasetEntry, pairs_entry
-from attnfaith.data.tokenization import in_memory
 from attnfaith.metrics.attention_faithfulness import alignment_error_rate
 from attnfaith.metrics.attention_faithfulness.columns import InputError
 from attnfaith.support.errors import DatasetError, excerpt

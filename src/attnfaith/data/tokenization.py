@@ -7,16 +7,15 @@ counts sentences, each of W words.
 
 import functools
 import re
-import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
-import datasets
 import pyarrow as pa
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from attnfaith.data.impermissible import check_marks
+from attnfaith.data.in_memory import Rows, in_memory
 from attnfaith.data.sentences import MARK, divide, mark_places, set_marks
 from attnfaith.support.errors import DatasetError, excerpt
 
@@ -191,29 +190,17 @@ def spread(marks: Sequence[int], words: Sequence[tuple[int, int]], spans: Sequen
     return [max(characters[start:stop], default=0) for start, stop in spans]
 
 
-def in_memory(table):
-    """Return a `datasets.Dataset` with the rows of an Arrow table and a random fingerprint, for which `datasets` would
-    pickle and hash all content: longer than it takes to encode a few texts.
-    """
-    return datasets.Dataset(table, fingerprint=secrets.token_hex(8))
-
-
-def texts_in_memory(texts: Sequence):
-    """Return texts, or pairs (text, second text), as a data set with instance_id, text and, of pairs, text_pair."""
-    pairs = [(text,) if isinstance(text, str) else text for text in texts]
-    columns = dict(zip(("text", "text_pair"), map(list, zip(*pairs, strict=True)), strict=False)) or {"text": []}
-    columns["instance_id"] = list(map(str, range(len(pairs))))
-    return in_memory(pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}))
-
-
 def encoded_in_memory(dataset, encode: Callable, types: Mapping):
-    """Return `dataset.map(encode, batched=True)` in memory. types: Arrow's, of all columns of the result, in order."""
+    """Return `dataset.map(encode, batched=True)` in memory, `Rows` of such. types: Arrow's, of all columns of the result, in
+    order.
+    """
     tables = [] if len(dataset) else [pa.schema(types).empty_table()]
     for start in range(0, len(dataset), 1000):  # so that the Python lists of only one batch are alive
         rows = dataset[start : start + 1000]
         columns = {**rows, **encode(rows)}
         tables.append(pa.table({name: pa.array(columns[name], kind) for name, kind in types.items() if name in columns}))
-    return in_memory(pa.concat_tables(tables))
+    table = pa.concat_tables(tables).combine_chunks()
+    return Rows(table) if isinstance(dataset, Rows) else in_memory(table)
 
 
 def encoded_columns(rows: Mapping, tokenizer, max_length: int | None, truncation: bool | str) -> tuple[dict, list]:

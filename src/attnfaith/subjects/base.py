@@ -16,8 +16,8 @@ import torch
 
 from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
 from attnfaith.data.fingerprint import hash_of_weights
+from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.subwords import tokenizer_digest
-from attnfaith.data.tokenization import texts_in_memory
 from attnfaith.subjects.attention import widened
 from attnfaith.subjects.protocol import Batch, SubjectError
 
@@ -106,7 +106,8 @@ class Subject(Protocol):
     def rows(self, texts):
         """A data set of encoded instances from texts with the columns instance_id and text, and perhaps text_pair and label:
         instance_id, input_ids, tokens [T], labels if there are any, length (of input_ids), truncated (whether the text was
-        cut), and what else `collate` needs. Raises SubjectError or DatasetError for texts that the model cannot read.
+        cut), and what else `collate` needs; `Rows` of `Rows`. Raises SubjectError or DatasetError for texts that the model
+        cannot read.
         """
 
     def encode(self, texts: Sequence) -> Batch:

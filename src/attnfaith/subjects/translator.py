@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from attnfaith.data.collation import pad_batch
+from attnfaith.data.in_memory import texts_in_memory
 from attnfaith.data.pair_encoding import MARKER, UNCOUNTED, encode_for_model
-from attnfaith.data.tokenization import texts_in_memory
 from attnfaith.subjects import base
 from attnfaith.subjects.attention import Edit, Embedded, Hook, Map, Read, widened
 from attnfaith.subjects.checks import Hooked, Pairs, checked
@@ -97,8 +97,7 @@ class SequenceSubject(base.Subject):
 
     def encode(self, pairs: Sequence[tuple[str, str]]) -> PairBatch:
         """A batch from (source, target)."""
-        texts = texts_in_memory(pairs).rename_columns({"text": "source", "text_pair": "target"})
-        return self.collate(list(self.rows(texts)))
+        return self.collate(self.rows(texts_in_memory(pairs, ("source", "target"))).to_list())
 
     def collate(self, rows: Sequence[Mapping]) -> PairBatch:
         padding = {"source_words": MARKER, "labels": UNCOUNTED, "target_words": MARKER}
