@@ -47,7 +47,7 @@ def main(words) -> None:
             time.sleep(0.05)
         if "hang" in title:
             print("epoch 1 of 8", flush=True)
-            time.sleep(60)
+            time.sleep(900)
         write_record(recipe, "0.0.1" if "old" in title else attnfaith.__version__)
         state = {"status": "complete", "seconds": 7.5}
         if base := recipe.objective.base:
