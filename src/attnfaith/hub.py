@@ -109,9 +109,6 @@ def shared_repos(owner: str) -> dict[str, str]:
     return {"records_repo": repo_id_of(owner, RECORDS), "results_repo": repo_id_of(owner, RESULTS)}
 
 
-# ------------------------------------------------------------------------------------------------ plans
-
-
 def plan(run: str | os.PathLike, owner: str, *, name: str | None = None) -> list[Repo]:
     """Return the repositories that pushing a finished run would send, in memory; the network is not asked.
 
@@ -195,9 +192,6 @@ def _read_record(folder: Path) -> pa.Table:
     return records.with_settings(table, cards.public(settings))
 
 
-# ------------------------------------------------------------------------------------------------ files
-
-
 def as_json(value) -> bytes:
     """Return the content of a JSON file."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
@@ -235,9 +229,6 @@ def table_files(repo_id: str, tables: Mapping[str, Sequence[pa.Table]]) -> dict[
         files[f"{name}/results-00000-of-00001.parquet"] = parquet(table)
         shapes[name] = {"rows": table.num_rows, "columns": table.column_names}
     return {**files, CARD: cards.results_card(shapes, repo_id=repo_id).encode()}
-
-
-# ------------------------------------------------------------------------------------------------ the push
 
 
 def push(repos: Sequence[Repo], *, private: bool = False, api: HfApi | None = None) -> list[str]:

@@ -155,9 +155,6 @@ def origin_of(subject: "Subject") -> Origin:
     return getattr(subject, "origin", None) or Origin(getattr(subject, "kind", type(subject).__name__))
 
 
-# ------------------------------------------------------------------------------------------------ folders and names
-
-
 def model_folder(model: str | os.PathLike, revision: str | None = None, *, code: bool = False) -> Path:
     """Return the folder of the checkpoint of a path or of a name on the Hub: itself, or model/ in it.
 

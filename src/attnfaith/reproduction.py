@@ -100,9 +100,6 @@ def reproduce(
     return folder, compared
 
 
-# ------------------------------------------------------------------------------------------------ comparing
-
-
 def compare_numbers(recorded: Mapping, now: Mapping) -> Iterator[Compared]:
     """Compare the numbers of two run.json that a recipe decides, by their dotted names."""
     old, new = (recipes.flat({name: run[name] for name in NUMBERS if name in run}) for run in (recorded, now))

@@ -106,9 +106,6 @@ def checked(text: object) -> str:
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
-# ---------- the page
-
-
 def framed(record: Record) -> str:
     """Return the report's page of a record, without figures, in a frame whose scripts reach neither this page nor its
     origin, cookies or windows.

@@ -19,9 +19,6 @@ EXACT_PAIRS = 13  # up to 2^13 patterns of signs are all tried
 BLOCK = 1 << 22  # signs or counts at a time
 
 
-# ---------- intervals over texts
-
-
 def estimate(
     name: str,
     values: np.ndarray,
@@ -131,9 +128,6 @@ def _resampled(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.concatenate([part.astype(np.float64) @ values for part in parts])
 
 
-# ---------- tests
-
-
 def sign_flip_tests(columns: np.ndarray, *, seed: int = 0, draws: int = 9999) -> np.ndarray:
     """Two-sided p-values [K] of the means of several columns [N, K] of paired differences, NaN left out: how often signs
     dealt at random give a mean as far from 0.
@@ -177,9 +171,6 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     steps = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * steps), 1)
     return adjusted
-
-
-# ---------- over training seeds and texts
 
 
 class Estimate(NamedTuple):

@@ -195,9 +195,6 @@ def without_impermissible(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.drop(columns="impermissible").assign(text=texts)
 
 
-# ------------------------------------------------------------------------------------------------ files and the Hub
-
-
 def data_root(root: str | os.PathLike | None) -> Path | None:
     """Return the folder of local data: `root`, else the one that ATTNFAITH_DATA names, else None."""
     root = root if root is not None else os.environ.get(ROOT_VARIABLE) or None
@@ -263,9 +260,6 @@ def read_hub(hub_id: str, config: str | None, revision: str | None) -> tuple[Map
         ) from error
 
 
-# ------------------------------------------------------------------------------------------------ rows as published
-
-
 def _published_rows(entry: DatasetEntry, split: str, table: pa.Table) -> pd.DataFrame:
     """The rows of a published split, with label, and marks as 0/1 for each word."""
     place, names = f"{entry.name!r}, {split} split", table.column_names
@@ -309,9 +303,6 @@ def _rationale(column: str, gold: list, words: list[str], instance_id: str) -> l
             raise DatasetError(f"{instance_id}: the evidence [{start}, {end}) lies outside its {counted(size, 'word')}.")
         marks[start:end] = [1] * (end - start)
     return marks
-
-
-# ------------------------------------------------------------------------------------------------ labels and cuts
 
 
 def _cut(entry: DatasetEntry, splits: dict[str, pd.DataFrame], dropped: dict[str, int]) -> dict[str, pd.DataFrame]:

@@ -42,9 +42,6 @@ def tokenizer_facts(tokenizer, name: str, revision: str | None = None) -> dict[s
     return {"name": name, "revision": commit, "digest": tokenizer_digest(tokenizer)}
 
 
-# ------------------------------------------------------------------------------------------------ tokens
-
-
 def words_of(tokens: Sequence[str], owners: Sequence[int]) -> tuple[list[str], list[int]]:
     """Return the words that a text's tokens make, and the number of each token's word, from 0. owners: `word_of_token`."""
     words, numbers, previous = [], [], None
@@ -105,9 +102,6 @@ def _character(text: str, start: int, stop: int) -> str:
 
 def _combines(character: str) -> bool:
     return unicodedata.category(character).startswith("M")
-
-
-# ------------------------------------------------------------------------------------------------ encoding
 
 
 def encode_for_classifier(dataset, tokenizer, *, max_length: int | None):

@@ -166,9 +166,6 @@ def fast_tokenizer(backend, *, pair: bool = False, **options):
     )
 
 
-# ------------------------------------------------------------------------------------------------ encoding
-
-
 def text_positions(encoding, number: int) -> list[int]:
     """Return the positions of an encoding that belong to text `number`, without markers.
 

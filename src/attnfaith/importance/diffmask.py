@@ -59,9 +59,6 @@ VALIDATION = ("validation_constraint", "validation_open", "validation_agreement"
 LOG = ("epoch", "layer", "steps", *NUMBERS, *VALIDATION, "chosen")
 
 
-# ------------------------------------------------------------------------------------------ gates
-
-
 def sampled(logits: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
     """Gates in 0..1 of logits, from as many draws in (0,1); differentiable in the logits where a gate is not clamped."""
     noise = uniform.log() - torch.log1p(-uniform)
@@ -174,9 +171,6 @@ def load_gates(path: str | Path) -> Gates:
         ) from error
     gates.about = about
     return gates.eval()
-
-
-# ------------------------------------------------------------------------------------------ the measure
 
 
 @register
@@ -305,9 +299,6 @@ class DiffMask(Measure):
 
 def _short(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
-
-
-# ------------------------------------------------------------------------------------------ training
 
 
 def train_gates(

@@ -178,9 +178,6 @@ def _integrated(line: Line, rows: torch.Tensor, low: torch.Tensor, high: torch.T
     return Intervals(rows, low, high, parts, (parts - less).abs())
 
 
-# --------------------------------------------------------------------------------------- the measures
-
-
 @torch.no_grad()
 def input_line(subject: Subject, batch: Batch, f: TargetOutput, baseline: str | None) -> Line:
     """The line of embeddings, from the baseline to the text."""

@@ -97,9 +97,6 @@ def shared(weights: np.ndarray, own: np.ndarray) -> np.ndarray:
     return xlogy(weights + own, weights + own) - xlogy(weights, weights) - xlogy(own, own)
 
 
-# --------------------------------------------------------------------------------------- two classes
-
-
 def maximise(attention: np.ndarray, scores: np.ndarray, bias: float = 0.0, epsilon: float = 0.01) -> Adversary:
     """Return the attention furthest from a given one whose prediction is at most epsilon away: the exact maximum.
 
@@ -177,9 +174,6 @@ class _Vertices:
 
     def _loss(self, left, right, weight):
         return shared(weight, self.own[left]) + shared(1 - weight, self.own[right])
-
-
-# --------------------------------------------------------------------------------------- more classes
 
 
 PAIRS = 128  # pairs of tokens tried

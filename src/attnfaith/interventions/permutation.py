@@ -20,9 +20,6 @@ DRAWN = {"range": (0.0, 1.0), "undefined": "below two source tokens: no draws"}
 DISTANCE = "total variation distance of the next token's distribution from the model's own, mean over the word's tokens"
 
 
-# --------------------------------------------------------------------------------------- permuted
-
-
 class Permuted(TokenEdit):
     """Each place has the weight that was another's: sources (N,S), themselves where places hold no token."""
 
@@ -117,9 +114,6 @@ class CrossPermutation(_Permutation):
     draws: Draws = 10
 
 
-# --------------------------------------------------------------------------------------- uniform
-
-
 class Uniform(TokenEdit):
     """The weight on tokens is divided equally among those that a row may look at."""
 
@@ -188,9 +182,6 @@ class CrossUniform(TargetMeasure):
             probs, distances = (values.astype(np.float32) for values in outcomes)
             pairs.append((probs[0], distances[0], probs[1:], distances[1:]))
         return self.in_columns(subject, pairs)
-
-
-# --------------------------------------------------------------------------------------- random support
 
 
 @register

@@ -148,9 +148,6 @@ class Polytope:
         return np.maximum(other + other * (self.rows.T @ correction), 0)
 
 
-# --------------------------------------------------------------------------------------- limits, and the furthest
-
-
 @dataclass(frozen=True)
 class Alternatives:
     """What an attention a (T,) could be.

@@ -141,9 +141,6 @@ class TargetMeasure(Measure):
             chosen_layers(subject, self.layers)
 
 
-# --------------------------------------------------------------------------------------- pooled attention
-
-
 Read = Callable[[torch.Tensor], torch.Tensor]
 """From attentions (B,K,T) over the tokens of B texts, without gaps, to logits (B,K,C); gradients reach the attentions."""
 
@@ -289,9 +286,6 @@ class Pooled(Target):
         return self.texts[row].decide(probs)
 
 
-# --------------------------------------------------------------------------------------- maps of layers
-
-
 class Scaled(TokenEdit):
     """The weights times factor (N,S) plus added (N,S), here 1 and 0: gradients with respect to these are taken."""
 
@@ -359,9 +353,6 @@ class Maps(Target):
         slopes = torch.stack(torch.autograd.grad(odds.sum(), [added, factor], materialize_grads=True), 1).double()
         by_text = [slope[:, places] for slope, places in zip(slopes.cpu().numpy(), self.places, strict=True)]
         return logits.argmax(1).cpu().numpy(), odds.detach().cpu().numpy(), by_text
-
-
-# --------------------------------------------------------------------------------------- cross-attention
 
 
 class Cross(Target):

@@ -245,9 +245,6 @@ def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record
     return scores
 
 
-# ------------------------------------------------------------------------------------------ one batch
-
-
 def _measured(
     subject, rows: Mapping[str, list], measures: Sequence[Measure], extra: Mapping, attention: Mapping | None, seed: int
 ) -> dict[str, list]:
@@ -308,9 +305,6 @@ def _by_sentence(weights: torch.Tensor, items: torch.Tensor) -> list[list[np.nda
     """Weights (B,L) of input positions as one array (W,) for each sentence of each document; items (B,L)."""
     documents = zip(weights.float().cpu().numpy(), items.cpu().numpy(), strict=True)
     return [[row[numbers == number] for number in range(numbers.max(initial=-1) + 1)] for row, numbers in documents]
-
-
-# ------------------------------------------------------------------------------------------ batches and shards
 
 
 def in_shards(lengths: np.ndarray, batch_tokens: int, instances: int, shard_instances: int) -> list[list[np.ndarray]]:

@@ -82,9 +82,6 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog} has no option {cut(name, 60)}; {hint}")
 
 
-# ------------------------------------------------------------------------------------------------ keys of a recipe
-
-
 class Key(NamedTuple):
     """One key of a recipe."""
 

@@ -332,9 +332,6 @@ class Report:
     page: bool = key(True, "whether the run writes its page; `attnfaith report RUN` writes it later")
 
 
-# ------------------------------------------------------------------------------------------------ the whole
-
-
 SCHEDULE = {"lr_scheduler_type": "linear", "warmup_steps": 0.1}
 """Of pretrained models and translators: the learning rate rises over a tenth of the updates, then falls to 0."""
 REFUSED_ARGUMENTS = (

@@ -88,9 +88,6 @@ def load_analysis(path: str | Path) -> ModuleType:
     return module
 
 
-# ---------- the tables and figures of sections
-
-
 DEFAULT = tuple(sections.registry())
 """Names of the sections that a study has unless it names some."""
 

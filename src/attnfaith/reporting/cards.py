@@ -66,9 +66,6 @@ def public(value: object, key: str = "") -> object:
     return value
 
 
-# ---------- the numbers of a model
-
-
 def card_numbers(cell: Cell) -> dict[str, dict]:
     """The numbers of a cell's card, means over texts, by their name in metadata, with the measure that attention is compared
     with after a dot: "kendall_tau.gradient". Each is a row of the table `summary` with a label; NaN undefined. Of several of
@@ -92,9 +89,6 @@ def card_numbers(cell: Cell) -> dict[str, dict]:
         label += "" if np.isnan(row["random_baseline"]) else f" (chance {row['random_baseline']:.3f})"
         numbers["rationale_auprc"] = {**row, "mean": row["auprc_mean"], "label": label}
     return numbers
-
-
-# ---------- the card of a model
 
 
 PENALTIES = ("impermissible_mass", "diversity", "word_tying", "masked_language_model")
@@ -248,9 +242,6 @@ def write_cards(
         for path, content in model_card(run, tables, repo_id, dataset, **repos).items():
             contents[Path(output) / (f"{name}.md" if path == CARD else path)] = content
     return [write_atomically(path, content) for path, content in contents.items()]
-
-
-# ---------- the cards of data sets
 
 
 def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str | None) -> dict:

@@ -189,9 +189,6 @@ def differing_keys(cells: Sequence[Cell], keys: Sequence[str] = CELL) -> list[st
     return [name for name in keys if len({str(cell.heading[name]) for cell in cells}) > 1]
 
 
-# ---------- words
-
-
 SPELLINGS = {
     "leave_one_out": "leave-one-out",
     "_x_": " × ",
@@ -241,9 +238,6 @@ def undefined(table: pa.Table) -> list[str]:
             why, measure = records.column_of(table.schema.field(name)).undefined, readable(name.removeprefix(PREFIX))
             lines.append(f"{measure}: undefined for {texts:,} of {counted(len(table))}{why and f' ({why})'}")
     return lines
-
-
-# ---------- which measures
 
 
 def reference_measure(cell: Cell) -> str | None:

@@ -109,9 +109,6 @@ def binned(values: np.ndarray, sizes: np.ndarray, edges: Sequence[float], unit: 
     return {label: part for label, part in bins.items() if len(part)}
 
 
-# ---------- SVG
-
-
 def svg(chart: Chart, key: str = "chart", *, alone: bool = False) -> Markup:
     """The chart as SVG. key: what the ids in it begin with. alone: as a file, which has a ground and a namespace."""
     room = WIDTH - LABELS - NUMBERS * max((min(len(bar.marks), 2) for bar in chart.bars), default=1)
@@ -142,9 +139,6 @@ def svg(chart: Chart, key: str = "chart", *, alone: bool = False) -> Markup:
             number=signed,
         )
     )
-
-
-# ---------- figures in files
 
 
 STYLE = {

@@ -209,9 +209,6 @@ def _listed(values: Iterable) -> str:
     return ", ".join(values[:MOST_NAMED]) + (f" and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else "")
 
 
-# ---------- the page
-
-
 PREFERRED = ("integrated_gradients", "leave_one_out", "gradient")
 """Measures of the sentences, the first MOST_TAUS of those that are there; else the first of the table."""
 MOST_TAUS = 2

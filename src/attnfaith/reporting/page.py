@@ -122,9 +122,6 @@ def _title(cells: Sequence[Cell]) -> str:
     return f"{name} on {heading['dataset']} ({heading['split']})" if name else describe(heading)
 
 
-# ---------- the page
-
-
 def render_page(
     cells: Sequence[Cell],
     tables: Mapping[str, pd.DataFrame],
@@ -214,9 +211,6 @@ def first_screen(cell: Cell, key: str = "chart") -> dict[str, object]:
     }
 
 
-# ---------- all texts
-
-
 def explorer(cell: Cell, place: int, *, most_bytes: int = MOST_BYTES) -> Markup:
     """The texts of a cell, the `place`-th of its page, to search, sort and try other attentions on; empty for sentence
     pairs, and where no text has a token.
@@ -294,9 +288,6 @@ def _packed_numbers(cell: Cell, rows: Sequence[int], compared: Sequence[str]) ->
         "layout": [[name, values.dtype.str.lstrip("<|"), values.size] for name, values in numbers.items()],
         "numbers": packed(*planes),
     }
-
-
-# ---------- pairs of sentences
 
 
 @per_cell

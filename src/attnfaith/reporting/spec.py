@@ -34,9 +34,6 @@ MEASURES = ("measure", "scores", "rival", "pair")
 MOST_CLASSES = 12  # with rows of their own in the tables of the page
 
 
-# ---------- numbers
-
-
 def counts(values: np.ndarray) -> dict[str, int]:
     """How many of the values [N] are defined, n, and how many are not, n_undefined."""
     undefined = int(np.isnan(values).sum())
@@ -73,9 +70,6 @@ class Quantity:
         row = counts(values) | main("mean", values, self.interval) | estimate("median", values, np.median)
         defined = values[~np.isnan(values)] if self.beyond else np.zeros(0)
         return row | estimate("share_beyond", defined > self.above if self.below is None else defined < self.below)
-
-
-# ---------- tables
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -159,9 +153,6 @@ def statistic(name: str, words: Mapping[str, str], class_names: tuple[str, ...])
 
 def _number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int | np.integer) else format_number(value, "–")
-
-
-# ---------- sections
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -45,9 +45,6 @@ def _is_words(text: str) -> bool:
     return text[:1].isalpha() and text != "undefined"
 
 
-# ---------- numbers
-
-
 def format_number(value: object, undefined: str = "undefined") -> str:
     """A value for reading: floats with three decimals, NaN as `undefined`, others as they are."""
     if isinstance(value, str):
@@ -81,9 +78,6 @@ def differing(df: pd.DataFrame, names: Sequence[str]) -> list[str]:
     return [name for name in names if name in df.columns and df[name].nunique(dropna=False) > 1]
 
 
-# ---------- over seeds
-
-
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """Return the spread over training seeds: one row per statistic of the rows that differ in nothing but their seed.
 
@@ -106,9 +100,6 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     summary = groups.agg(n_seeds="size", mean="mean", std="std", min="min", max="max")
     summary.insert(1, "n_undefined", undefined)
     return summary.reset_index()
-
-
-# ---------- files
 
 
 def as_text(table: pd.DataFrame, width: int | None = 100) -> str:

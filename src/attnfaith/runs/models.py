@@ -54,9 +54,6 @@ def load_model(run: Path) -> PreTrainedModel:
     return loading.load_model(run / MODEL, attn_implementation="eager")
 
 
-# ------------------------------------------------------------------------------------------------ configurations
-
-
 def model_config(recipe: Recipe, *, pair: bool = False, **fields) -> PreTrainedConfig:
     """Return the configuration of the recipe's model; of a pretrained one, that of its projection.
 
@@ -125,9 +122,6 @@ def check_model(recipe: Recipe, *, files: bool = False) -> None:
             pass
 
 
-# ------------------------------------------------------------------------------------------------ fresh models
-
-
 def make_tokenizer(recipe: Recipe, loaded) -> PreTrainedTokenizerBase:
     """Return the tokenizer of the recipe's pretrained model, or one of the words of the training texts (`load_data`)."""
     data, entry = recipe.data, loaded.entry
@@ -173,9 +167,6 @@ def make_model(recipe: Recipe, loaded, tokenizer) -> PreTrainedModel:
         with torch.no_grad():
             model.get_input_embeddings().weight.copy_(torch.from_numpy(vectors))
     return model
-
-
-# ------------------------------------------------------------------------------------------------ pretrained models
 
 
 @contextmanager

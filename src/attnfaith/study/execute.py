@@ -87,9 +87,6 @@ def _print_reasons(table: pd.DataFrame) -> None:
         print(f"{row.cell} {row.status}: {row.reason}")
 
 
-# ------------------------------------------------------------------------------------------------ Snakemake
-
-
 def run_cells(
     study: Study,
     chosen: Sequence[Cell],

@@ -156,9 +156,6 @@ def chain_of(model, names: Sequence[str], shape, record: Callable[[tuple[str, ..
     return ()
 
 
-# ------------------------------------------------------------------------------------------------ sums over tokens
-
-
 def projected(layer: Map) -> torch.Tensor:
     """(H,L,E): what the projection makes of each head's values of one instance, without its bias; weighed by the heads'
     attention and summed, with the bias, these are what attention gives. Raises SubjectError without such a projection.
@@ -290,9 +287,6 @@ def adds_up(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
     off = (whole - sum(part.reshape(whole.shape) for part in parts)).abs().max()
     least = min(part.abs().max() for part in parts)
     return bool(off <= 1e-4 * least + ROUNDING * whole.abs().max())
-
-
-# ------------------------------------------------------------------------------------------------ what comes before a layer
 
 
 class Prefix:

@@ -214,9 +214,6 @@ def require(subject: "Subject", needs: Iterable[str], who: str, *, measures: Seq
     raise SubjectError(message)
 
 
-# ------------------------------------------------------------------------------------------------ parts of texts
-
-
 def item_places(subject: "Subject", batch: Batch) -> torch.Tensor:
     """(B,L): the number of the item, counted from 0, that an input position belongs to; -1 for none."""
     items = subject.items(batch)

@@ -362,9 +362,6 @@ class RecurrentAttention(SequenceSubject):
         return [(own, torch.stack(less))]
 
 
-# ------------------------------------------------------------------------------------------------ words of pairs
-
-
 def of_sources(batch: PairBatch, row: int) -> torch.Tensor:
     """(S,T) in float64: 1 where a source position belongs to a word."""
     return _one_hot(batch["source_words"][row], batch.words[0][row])

@@ -214,9 +214,6 @@ def drawn_words(
     return torch.from_numpy(chosen).to(ids.device)
 
 
-# ------------------------------------------------------------------------------------------------ readers
-
-
 PREDICTION = "word_prediction"
 """Name of the layer that predicts masked words, a part of the model during training."""
 

@@ -116,9 +116,6 @@ class BaseTrainer(Trainer):
         return self.accelerator.unwrap_model(self.model)
 
 
-# ------------------------------------------------------------------------------------------------ on labels
-
-
 @dataclass
 class AttentionConfig(BaseConfig):
     """Arguments of `AttentionTrainer`, beside those of `BaseConfig`.
@@ -312,9 +309,6 @@ class FineTuningTrainer(AttentionTrainer):
         return Trainer.create_optimizer(self, model)
 
 
-# ------------------------------------------------------------------------------------------------ against a base model
-
-
 class GuidedTrainer(AttentionTrainer):
     """Train on labels under the attention of a base model, `base_attention` [T] of each instance.
 
@@ -378,9 +372,6 @@ class AdversarialTrainer(AttentionTrainer):
         how = {"weight": self.args.weight, "divergence": self.args.divergence}
         losses = adversarial_loss(outputs.logits, base_probs, outputs.attention, base_attention, **how)
         return losses, {"logits": outputs.logits, "objective": losses}
-
-
-# ------------------------------------------------------------------------------------------------ batches
 
 
 def erase_tokens(model, inputs: Mapping, share: float, *, seed: int, step: int) -> dict:

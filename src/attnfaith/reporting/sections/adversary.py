@@ -106,9 +106,6 @@ SECTION = section(
 )
 
 
-# ---------- identifiability
-
-
 BEGIN = "identifiability_"
 NUMBERS = ("tvd", "bound", "support", "top_attention", "top_low", "logit_change")
 

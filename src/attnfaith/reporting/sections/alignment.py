@@ -41,9 +41,6 @@ AXES = {"L": "layer", "A": "head", "R": "row"}
 """The field of a Reading along each axis of a column."""
 
 
-# ---------- readings
-
-
 @dataclass(frozen=True)
 class Reading:
     """One way to read links: a measure of a record, or POSITIONS, at a layer, head and row, None where it has no such axis,
@@ -148,9 +145,6 @@ def readings(cell: Cell) -> Readings:
     decided = {name: own for name, own in places.items() if not np.isnan(rates[own]).all()}
     chosen = {name: own[int(np.nanargmin(rates[own]))] for name, own in decided.items()}
     return Readings(tuple(ways), joined, chooses, places, chosen, rates)
-
-
-# ---------- the section
 
 
 @per_cell

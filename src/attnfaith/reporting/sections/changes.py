@@ -18,9 +18,6 @@ from attnfaith.reporting.html import DECLARED
 from attnfaith.reporting.spec import Quantity, Section, section
 
 
-# ---------- weights permuted, moved or made equal
-
-
 @per_cell
 def changes(cell: Cell, name: str) -> tuple[np.ndarray, np.ndarray]:
     """How far the predictions in a column, [C] or [K][C], lie from the cell's own: per text [N] float64, NaN without draws
@@ -67,9 +64,6 @@ MAP_UNIFORM = _changed("map_uniform")
 RANDOM_SUPPORT = _changed("random_support")
 PERMISSIBLE_ONLY = _changed("permissible_only")
 FROZEN_FLIP_SET = _changed("frozen_flip_set")
-
-
-# ---------- weights erased
 
 
 RANKINGS = {"attention": "attention", "gradient": "gradient", "attention_gradient": "attention × gradient"}
@@ -170,9 +164,6 @@ def map_erasure(cell: Cell) -> dict[str, np.ndarray]:
 
 
 MAP_ERASURE = section("map_erasure", per_text=map_erasure)
-
-
-# ---------- signs, and limits of AOPC
 
 
 @per_cell

@@ -51,9 +51,6 @@ class Criterion(NamedTuple):
 TESTS = {name: Criterion(**declared) for name, declared in DECLARED["saliency"].items()}
 
 
-# ---------- numbers per text
-
-
 def measures(cell: Cell) -> list[str]:
     """The names of the tested measures, attention first, as the record has them; a signed measure by its size as well."""
     return cell.shared("rationale_erasure_measures")
@@ -108,9 +105,6 @@ def per_text(cell: Cell) -> dict[str, np.ndarray]:
     return {f"{test} of attention": values["attention"] for test, values in results.items() if not TESTS[test].evidence}
 
 
-# ---------- measures held against others
-
-
 def rival(names: Iterable[str]) -> str | None:
     """The measure that the others are held against; None where none of RIVALS was tested."""
     return next((name for name in RIVALS if name in set(names)), None)
@@ -160,9 +154,6 @@ one whether large or small is good, with its interval; <name>_p_holm: p of `sign
 measures of that cell and test. rival: which measure that is.
 """
 SECTION = section("saliency", needs=(*NEEDS, "attention"), per_text=per_text, tables=(TESTS_TABLE,))
-
-
-# ---------- against marked evidence
 
 
 @per_cell

@@ -55,9 +55,6 @@ def selection(cell: Cell) -> dict[str, np.ndarray]:
 SELECTION = section("selection", per_text=selection)
 
 
-# ---------- selections of one size
-
-
 OWN = "as many as selected"
 
 
@@ -97,9 +94,6 @@ SELECTION_BUDGETS = section(
         for name, column in values.items()
     },
 )
-
-
-# ---------- what places tell
 
 
 LABEL, PREDICTION = "gold label", "predicted class"

@@ -54,9 +54,6 @@ ALIGNMENT_MARKERS = section(
 )
 
 
-# ---------- interventions
-
-
 WAYS = {
     "permutation": ("cross_permuted_probs", "cross_permuted_tvd"),
     "uniform": ("cross_uniform_probs", "cross_uniform_tvd"),
@@ -96,9 +93,6 @@ def cross_interventions(cell: Cell) -> dict[str, np.ndarray]:
 
 
 CROSS_INTERVENTIONS = section("cross_interventions", per_text=cross_interventions)
-
-
-# ---------- identifiability
 
 
 IDENTIFIABILITY = "cross_identifiability_"
