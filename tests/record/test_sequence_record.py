@@ -70,7 +70,7 @@ def test_in_the_hands_of_a_person(tmp_path):
     for name in ("agreement", "scores", "per_text", "summary"):
         with pytest.raises(AttnfaithError, match=name):
             getattr(own, name)()
-    with pytest.raises(AttnfaithError, match="pairs of sentences"):
+    with pytest.raises(AttnfaithError, match="measure a model on pairs"):
         Record(texts(3)).alignment()
     with pytest.raises(RecordError, match="record 1 has other columns than record 0"):
         record.concatenate([texts(3), draw(3)])

@@ -16,7 +16,7 @@ import torch
 
 from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
 from attnfaith.data.fingerprint import hash_of_weights
-from attnfaith.data.in_memory import texts_in_memory
+from attnfaith.data.in_memory import Rows, texts_in_memory
 from attnfaith.data.subwords import tokenizer_digest
 from attnfaith.subjects.attention import widened
 from attnfaith.subjects.protocol import Batch, SubjectError
@@ -103,7 +103,7 @@ class Subject(Protocol):
             raise SubjectError(f"texts need the model's tokenizer: {type(self).__name__}(model, tokenizer)")
         return self.tokenizer
 
-    def rows(self, texts):
+    def rows(self, texts) -> Rows:
         """A data set of encoded instances from texts with the columns instance_id and text, and perhaps text_pair and label:
         instance_id, input_ids, tokens [T], labels if there are any, length (of input_ids), truncated (whether the text was
         cut), and what else `collate` needs; `Rows` of `Rows`. Raises SubjectError or DatasetError for texts that the model
