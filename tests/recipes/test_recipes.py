@@ -250,6 +250,8 @@ def test_keys_of_earlier_versions_are_read_with_the_only_value_that_they_had():
     former = "model: {query: null, selector: {kind: budget, budget: 0.2, temperature: 0.1, pooling: average}}\n"
     former += "measure: {level: sentence, outputs: [train]}\ntraining: {bf16: false, select_on: validation}\n"
     assert recipes.parse(MINIMAL + former) == recipes.parse(MINIMAL, SELECTOR.split())
+    pairs = [*PAIRS.split(), "--impermissible_mass=1"]
+    assert recipes.parse(MINIMAL + "penalties: {impermissible_heads: mean}\n", pairs) == recipes.parse(MINIMAL, pairs)
     for key in ("training: {bf16: true}", "measure: {level: word}", "model: {selector: {kind: budget, pooling: max}}"):
         with pytest.raises(RecipeError, match="unknown key recipe"):
             recipes.parse(MINIMAL + key)

@@ -67,6 +67,7 @@ FORMER = {
     "bf16": False,
     "contiguous": False,
     "gradient_accumulation_steps": 1,
+    "impermissible_heads": "mean",
     "level": "sentence",
     "missing_vectors": "zero",
     "pooling": "average",
@@ -78,7 +79,7 @@ FORMER = {
     "two_sided": False,
     "word_tying_padding": False,
 }
-"""Keys of earlier versions: the only value that they may still have."""
+"""Keys of earlier versions, and one that they wrote into recipes without heads, with the value that means nothing today."""
 
 
 FREE = ("arguments", "options", "set")
