@@ -12,6 +12,7 @@ row 1 has the word as input.
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -280,12 +281,11 @@ def validate(table: pa.Table) -> None:
             raise RecordError(f"row {row}: column 'probs' is empty; a prediction has a probability for each class")
         for row in np.flatnonzero((label < 0) | (label >= classes))[:1]:  # never of NaN, a label that is null
             raise RecordError(f"row {row}: label {label[row]:.0f} is outside 0..{classes[row] - 1}")
-    names = pa.table({name: table.column(name).cast(pa.string()) for name in ("instance_id", "cell")}).to_pandas()
-    if names.duplicated().any():
-        row = names[names.duplicated()].iloc[0]
-        cell = ", ".join(f"{name} {value}" for name, value in from_row(row).heading.items())
-        count = (names == row).all(axis=1).sum()
-        raise RecordError(f"instance '{row['instance_id']}' appears {count} times in one cell ({cell}): give each cell once")
+    names = Counter(zip(*(table.column(name).to_pylist() for name in ("instance_id", "cell")), strict=True))
+    for (instance, cell), count in names.most_common(1):
+        if count > 1:
+            heading = ", ".join(f"{name} {value}" for name, value in from_row({"cell": cell}).heading.items())
+            raise RecordError(f"instance '{instance}' appears {count} times in one cell ({heading}): give each cell once")
 
 
 def _layout(kind: pa.DataType) -> tuple[int, str]:
