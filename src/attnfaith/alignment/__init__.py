@@ -3,6 +3,9 @@
 from attnfaith.measurement.registry import Measure
 
 
+__all__ = ["PairMeasure"]
+
+
 class PairMeasure(Measure):
     """A measure that reads pairs one at a time, so without padding."""
 

@@ -14,6 +14,9 @@ from attnfaith.support.errors import AttnfaithError, excerpt, nearest
 from attnfaith.support.files import refusals
 
 
+__all__ = ["guarded", "main", "usage"]
+
+
 GROUPS = {
     "Train and measure": ("train", "measure", "report"),
     "Look": ("list", "show", "view", "space", "compare", "table"),

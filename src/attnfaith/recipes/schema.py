@@ -79,7 +79,7 @@ FORMER = {
     "two_sided": False,
     "word_tying_padding": False,
 }
-"""Keys of earlier versions, and one that they wrote into recipes without heads, with the value that means nothing today."""
+"""Keys that earlier versions wrote into recipes, with the one value that means nothing today."""
 
 
 FREE = ("arguments", "options", "set")

@@ -17,6 +17,9 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.spec import WHOLE, Section, section, summary
 
 
+__all__ = ["COLUMNS", "frames", "numbers", "of_cell", "registry"]
+
+
 def _scalar_columns(cell: Cell) -> dict[str, np.ndarray]:
     """The scalar columns of a cell that are no common column of records and that no other section reads, [N]."""
     others = [section for section in registry().values() if section is not COLUMNS]
