@@ -106,8 +106,8 @@ class Subject(Protocol):
     def rows(self, texts) -> Rows:
         """A data set of encoded instances from texts with the columns instance_id and text, and perhaps text_pair and label:
         instance_id, input_ids, tokens [T], labels if there are any, length (of input_ids), truncated (whether the text was
-        cut), and what else `collate` needs. From `Rows` it makes `Rows`. Raises SubjectError or DatasetError for texts that the model
-        cannot read.
+        cut), and what else `collate` needs. From `Rows` it makes `Rows`. Raises SubjectError or DatasetError for texts that
+        the model cannot read.
         """
 
     def encode(self, texts: Sequence) -> Batch:
