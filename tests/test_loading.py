@@ -13,7 +13,7 @@ from transformers import AutoModel
 from attnfaith import recipes
 from attnfaith.loading import ModelError, load_subject, open_subject, written_recipe
 from attnfaith.record import model_fields, objective_fields
-from attnfaith.subjects import SubjectError
+from attnfaith.subjects import SelfAttention, SubjectError
 from tests.small_classifiers import classifier, tokenizer
 
 
@@ -41,6 +41,14 @@ def test_an_opened_folder_is_kept_until_its_files_change(folder):
     model.save_pretrained(folder)
     os.utime(folder / "model.safetensors", ns=(1, 1))
     assert torch.equal(open_subject(folder).model.classifier.bias, model.classifier.bias)
+
+
+@pytest.mark.parametrize("open_", [load_subject, open_subject])
+def test_a_subject_takes_another_tokenizer(open_):
+    subject, words = SelfAttention(classifier("bert")), tokenizer()
+    other = open_(subject, tokenizer=words, device="cpu")
+    assert (subject.tokenizer, other.tokenizer, other.model) == (None, words, subject.model)
+    assert open_(other) is other
 
 
 class Adapted(torch.nn.Module):

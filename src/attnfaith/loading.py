@@ -1,5 +1,6 @@
 """Open models as subjects: `attnfaith.load_subject`. Only functions that open a model import torch."""
 
+import copy
 import json
 import os
 import re
@@ -58,7 +59,8 @@ def load_subject(
     Args:
         model: the folder of a checkpoint or of a run, the name of a model on the Hub, a model object, a `pipeline` of
             transformers, a PEFT model (a copy with merged adapters is opened), or a `Subject`.
-        tokenizer: of a model object, or its name or folder; None takes that of the folder which the object was loaded from.
+        tokenizer: of a model object or a subject, or its name or folder; None takes that of the subject, or of the folder
+            which the object was loaded from.
         revision: branch, tag or commit of a name on the Hub.
         device: "cpu", "cuda:0", 0, a `torch.device`: the model is moved there. None leaves an object where it is and loads
             a folder to the CPU.
@@ -83,7 +85,7 @@ def load_subject(
 
 
 def open_subject(model, *, device=None, attention=None, tokenizer=None) -> "Subject":
-    """As `load_subject`, but the subject of a folder is kept until one of the folder's files changes."""
+    """Open a model as `load_subject` does, and keep the subject of a folder until one of its files changes."""
     if not isinstance(model, str | os.PathLike) or tokenizer is not None:
         return load_subject(model, tokenizer=tokenizer, device=device, attention=attention)
     folder = model_folder(model)
@@ -107,17 +109,20 @@ def _from_folder(folder: Path, name: str, device, trusted: bool, key: tuple = ()
 
 
 def _from_object(model, tokenizer, device) -> "Subject":
-    from attnfaith.subjects import Pooled, subject_of, unwrapped
+    from attnfaith.subjects import subject_of, unwrapped
 
     if hasattr(model, "model") and hasattr(model, "tokenizer") and not hasattr(model, "capabilities"):  # a pipeline
         model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
     model = unwrapped(model)
-    if hasattr(model, "capabilities"):
-        if tokenizer is not None and isinstance(model, Pooled):
-            return Pooled(model.model, load_tokenizer(tokenizer))
+    is_subject = hasattr(model, "capabilities")
+    network = getattr(model, "model", model) if is_subject else model
+    if device is not None and hasattr(network, "to"):
+        network.to(device)
+    if is_subject and tokenizer is not None:
+        model = copy.copy(model)
+        model.tokenizer = load_tokenizer(tokenizer)
+    if is_subject:
         return model
-    if device is not None and hasattr(model, "to"):
-        model = model.to(device)
     subject = subject_of(model)
     source = str(getattr(model.config, "_name_or_path", "") or "")
     if tokenizer is None and not source:

@@ -53,6 +53,13 @@ def test_every_measure_declares_itself(reads):
         assert cls().stated().keys() <= cls.options().keys()
 
 
+def test_a_measure_without_its_package_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "captum.attr", None)
+    for options in ({}, {"lime": {"samples": 9}}):
+        with pytest.raises(MeasurementError, match=r"'lime'.*captum"):
+            build(["lime"], options)
+
+
 @pytest.mark.parametrize(
     ("wanted", "offending"), [(["lmie"], "'lime'"), (["Leave One-Out"], "'leave_one_out'"), ([3], "3"), (5, "5")]
 )

@@ -75,17 +75,20 @@ def test_padding_is_on_the_right_and_has_any_id_and_masked_positions_are_not_rea
     subject = open_subject(kind)
     plain = texts(subject.model, (9, 4))
     left = {name: torch.stack([values[0], values[1].roll(5)]) for name, values in plain.items()}
-    with pytest.raises(SubjectError, match="1 of 2 texts are padded on the left"):
-        subject.predict(Batch.of(left, subject))
+    holed = {**plain, "attention_mask": plain["attention_mask"].index_fill(1, torch.tensor([2]), 0)}
+    for refused, count in ((left, 1), (holed, 2)):
+        with pytest.raises(SubjectError, match=f"{count} of 2 texts .* attention_mask"):
+            Batch.of(refused, subject)
     filled = {**plain, "input_ids": plain["input_ids"].masked_fill(plain["attention_mask"] == 0, 7)}
     logits = subject.predict(Batch.of(plain, subject))
     assert torch.equal(subject.predict(Batch.of(filled, subject)), logits)  # GPT-2 finds the end by the id
-    plain["attention_mask"][:, 2] = 0
-    logits = subject.predict(Batch.of(plain, subject))
+    hidden = Batch.of(plain, subject).take(torch.arange(2))
+    hidden["attention_mask"] = holed["attention_mask"]
+    logits = subject.predict(hidden)
+    close(subject.predict(hidden.take(torch.tensor([1]), 4))[0], logits[1])
     if kind != "gpt2":
-        changed = {**plain, "input_ids": plain["input_ids"].index_fill(1, torch.tensor([2]), 11)}
-        close(subject.predict(Batch.of(changed, subject)), logits)
-    close(subject.predict(Batch.of({name: values[1:, :4] for name, values in plain.items()}, subject))[0], logits[1])
+        hidden["input_ids"] = plain["input_ids"].index_fill(1, torch.tensor([2]), 11)
+        close(subject.predict(hidden), logits)
 
 
 @pytest.mark.parametrize("kind", ["mbart", "ctrl", "ibert", "gemma3", "roformer"])

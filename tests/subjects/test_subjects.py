@@ -72,6 +72,12 @@ def test_models_and_subjects(tiny_model):
         subject_of(nn.Linear(2, 2))
 
 
+def test_models_of_equal_weights_that_compute_otherwise_have_digests_of_their_own(tiny_model):
+    subjects = [Pooled(tiny_model(encoder=encoder)) for encoder in ("lstm", "orthogonal_lstm")]
+    subjects[1].model.load_state_dict(subjects[0].model.state_dict())
+    assert subjects[0].digest() != subjects[1].digest() == Pooled(subjects[1].model).digest()
+
+
 def test_code_that_came_with_a_checkpoint_is_a_subject(tiny_model, tiny_rows, tiny_batch, tmp_path, monkeypatch):
     """Its classes are others of the same name."""
     model, batch = tiny_model(encoder="cnn"), tiny_batch(tiny_rows([5, 3]))

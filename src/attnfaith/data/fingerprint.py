@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from attnfaith.record import labelled
-
 
 CONTENT = ("text", "text_pair", "label", "source", "target", "links")
 """Columns of a split that decide what a model reads and what is right."""
@@ -17,6 +15,8 @@ ENCODED = (
     *("target_tokens", "source_words", "target_words", "gold_links"),
 )
 """The same for an encoded split."""
+LEFT_OUT = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "auto_map")
+"""Keys of a configuration that do not change what the model computes."""
 
 
 def fingerprint(split) -> str:
@@ -53,21 +53,15 @@ def digest_attention(attention: Mapping[str, np.ndarray], dataset) -> str:
     return digest.hexdigest()
 
 
-def hash_of_weights(model):
-    """Return a SHA-256 object that has read the names and values of a model's weights."""
+def digest_model(model, more: str = "") -> str:
+    """Return the SHA-256 of what a model computes: of its weights, its configuration and `more`."""
     import torch
 
     digest = hashlib.sha256()
     for name, values in sorted(model.state_dict().items()):
         digest.update(name.encode())
         digest.update(values.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
-    return digest
-
-
-def digest_model(model) -> str:
-    """Return the SHA-256 of an attention classifier's weights and of the settings that weights and shapes do not show."""
-    digest, config = hash_of_weights(model), model.config
-    settings = [labelled(config.projection, config.projection_parameter), config.markers, config.num_attention_heads]
-    settings += [] if config.hierarchy == "none" else [config.hierarchy, config.sentence_token_id]
-    digest.update(json.dumps(settings).encode())
+    config = {key: value for key, value in model.config.to_dict().items() if key not in LEFT_OUT}
+    digest.update(json.dumps(config, sort_keys=True, default=str).encode())
+    digest.update(more.encode())
     return digest.hexdigest()

@@ -100,8 +100,7 @@ class Identifiability(Measure):
 
     def _of_heads(self, subject, batch: Batch, number: int) -> tuple[np.ndarray, Alternatives, float]:
         """The same of a text that is read without padding."""
-        chosen = torch.tensor([number], device=batch["attention_mask"].device)
-        text = subject.keep(batch.take(chosen), batch["attention_mask"][chosen].bool())
+        text = batch.alone(number)
         reduction, inside = subject.reduction, subject.attendable(text)[0].cpu().numpy()
         read, matter = subject.read(text, keep=subject.shown_maps), subject.matter(text)[0].nonzero()
         weights = {layer.number: layer.weights[0].double().cpu().numpy() for layer in read.maps}

@@ -270,7 +270,7 @@ def build(wanted: Iterable[str], options: Mapping[str, Mapping] | None = None, r
         try:
             measures.append(find(name, reads)(**options.get(name, {})))
         except ValueError as error:
-            raise MeasurementError(f"options of '{name}': {mistake(error, options[name])}") from error
+            raise MeasurementError(f"options of '{name}': {mistake(error, options.get(name, {}))}") from error
     tests = sorted(measure.name for measure in measures if measure.takes_scores)
     for measure in measures:
         if tests and (target := measure.stated().get("target", "predicted")) != "predicted":

@@ -5,7 +5,6 @@ V vocabulary.
 """
 
 import copy
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -15,7 +14,7 @@ from typing import Protocol
 import torch
 
 from attnfaith.data.collation import POSITION_COLUMNS, keep_positions, pad_batch
-from attnfaith.data.fingerprint import hash_of_weights
+from attnfaith.data.fingerprint import digest_model
 from attnfaith.data.in_memory import Rows, texts_in_memory
 from attnfaith.data.subwords import tokenizer_digest
 from attnfaith.subjects.attention import widened
@@ -30,8 +29,6 @@ TOLERANCE = 1e-4
 """Largest difference, over the size of numbers or 1, that counts as rounding of float32 and float64."""
 EAGER = {"_attn_implementation": "eager", "return_dict": True}
 """By `set_attn_implementation` the same takes as long, warns of models with one way, and forgets the ways of parts."""
-LEFT_OUT = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "auto_map")
-"""Keys of a configuration that do not change what the model computes."""
 
 
 class Subject(Protocol):
@@ -158,13 +155,9 @@ class Subject(Protocol):
         """A fingerprint of how the tokenizer divides texts; None without a tokenizer."""
         return None if self.tokenizer is None else tokenizer_digest(self.tokenizer)
 
-    def digest(self, more: str = "") -> str:
-        """A fingerprint of what the model computes: of weights, configuration and `more`."""
-        digest = hash_of_weights(self.model)
-        config = {key: value for key, value in self.config.to_dict().items() if key not in LEFT_OUT}
-        digest.update(json.dumps(config, sort_keys=True, default=str).encode())
-        digest.update(more.encode())
-        return digest.hexdigest()
+    def digest(self) -> str:
+        """A fingerprint of what the model computes."""
+        return digest_model(self.model)
 
     def embed(self, batch: Batch) -> torch.Tensor:
         """(B,L,E): rows of the table of tokens, before they are scaled and positions are added ("embeddings")."""

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 
 import torch
 
+from attnfaith.data.fingerprint import digest_model
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.models import SelfAttentionClassifierConfig
 from attnfaith.subjects import base
@@ -187,8 +188,7 @@ class SelfAttention(Hooked):
     def model_inputs(self, batch: Batch) -> dict[str, torch.Tensor]:
         """The arguments of the model: behind texts its own padding, by which some find ends; of no text one such token.
 
-        Raises SubjectError for padding on the left, which would shift positions, and for a batch that does not tell which
-        tokens are impermissible, where the model keeps these apart.
+        Raises SubjectError for a batch that does not mark impermissible tokens, where the model keeps these apart.
         """
         separates = base.separates(self.model)
         names = [*TEXT[:2], *["token_type_ids"] * self.token_types, *["impermissible"] * separates]
@@ -201,13 +201,6 @@ class SelfAttention(Hooked):
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         if bool(mask.all()):
             return inputs
-        padding = sorted({self.pad_token_id, getattr(self.tokenizer, "pad_token_id", None)} - {None})
-        left = (mask[:, 0] == 0) & torch.isin(ids[:, 0], torch.tensor(padding, device=ids.device)) & mask.any(1)
-        if bool(left.any()):
-            raise SubjectError(
-                f"{int(left.sum())} of {len(ids)} texts are padded on the left, which shifts their positions: give what "
-                "tokenizer(…, padding=True, padding_side='right') makes"
-            )
         lengths, places = lengths_of(mask).unsqueeze(1), torch.arange(ids.shape[1], device=ids.device)
         inputs["input_ids"] = ids.masked_fill(places >= lengths, self.pad_token_id or 0)
         inputs["attention_mask"] = torch.where(mask.any(1, keepdim=True), mask, (places == 0).to(mask))
@@ -355,8 +348,8 @@ class SelfAttention(Hooked):
         }
 
     def digest(self) -> str:
-        """Of weights, configuration and reduction."""
-        return super().digest(repr(self.reduction))
+        """A fingerprint of what the model computes, and of the reduction."""
+        return digest_model(self.model, repr(self.reduction))
 
 
 def lengths_of(mask: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,6 @@ from operator import attrgetter
 
 import torch
 
-from attnfaith.data.fingerprint import digest_model
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.data.tokenization import encode
 from attnfaith.models.modeling_attention_classifier import Encoded
@@ -82,9 +81,6 @@ class Pooled(PackageSubject):
         self.lacks = {} if model.affine else {"affine read-out": "its logits are no affine function of attention"}
         self.level, self.contextual = model.level, model.contextual
         self.removal_renormalises, self.ignores_weightless = model.removal_renormalises, model.ignores_weightless
-
-    def digest(self) -> str:
-        return digest_model(self.model)
 
     def with_dtype(self, dtype: torch.dtype) -> "Pooled":
         """A copy whose weights have a dtype."""

@@ -103,7 +103,8 @@ class Batch(dict):
         """Return the plain batch of a tokenizer as a batch of this subject, on its device; a batch of it as it is.
 
         Row numbers serve as ids, and "labels" as labels. Without attention_mask, ids equal to the subject's padding are
-        padding. The argument is left as it was. Raises SubjectError where input_ids are no tensor (B,L).
+        padding. The argument is left as it was. Raises SubjectError where input_ids are no tensor (B,L), and for an
+        attention_mask with a 0 before a 1: positions would shift, and hidden tokens count as padding.
         """
         if isinstance(values, cls) and values.owner is subject:
             return values
@@ -121,6 +122,13 @@ class Batch(dict):
         }
         batch |= {name: value for name, value in defaults.items() if batch.get(name) is None}
         batch |= {name: batch[name].to(subject.device) for name in cls.axes if batch.get(name) is not None}
+        mask = batch["attention_mask"].bool()
+        holed = (mask[:, 1:] & ~mask[:, :-1]).any(1)
+        if bool(holed.any()):
+            raise SubjectError(
+                f"{int(holed.sum())} of {len(ids)} texts have padding before a token (a 0 before a 1 in attention_mask, by "
+                "default made from pad_token_id): pad on the right, tokenizer(…, padding_side='right')"
+            )
         batch.owner = subject
         return batch
 

@@ -44,12 +44,12 @@ def evaluation_scores(prediction, names: Sequence[str] = ()) -> dict[str, float]
 def check_selection(
     metric: str, num_labels: int | None = None, labels: Sequence[int] | None = None, *, adversarial: bool = False
 ) -> None:
-    """Raise AttnfaithError for a metric that cannot select a checkpoint: unknown, or undefined for these classes and labels,
-    which would fail after an epoch. `objective` is for adversaries.
+    """Raise AttnfaithError for a metric that cannot select a checkpoint: unknown, or undefined for these classes and labels
+    of validation, which would fail after an epoch. `objective` is for adversaries.
     """
     if metric not in SELECTION_METRICS and not (adversarial and metric == "objective"):
         raise AttnfaithError(f"training.metric_for_best_model={metric!r}: choose one of {', '.join(SELECTION_METRICS)}")
-    if num_labels is not None and metric == "roc_auc" and (num_labels, sorted(set(labels))) != (2, [0, 1]):
+    if labels is not None and metric == "roc_auc" and (num_labels, sorted(set(labels))) != (2, [0, 1]):
         raise AttnfaithError(
             "roc_auc needs two classes in validation: set training.metric_for_best_model to accuracy or loss"
         )
@@ -175,7 +175,8 @@ class AttentionTrainer(BaseTrainer):
     def check(self, model, args, train, validation) -> None:
         """Raise AttnfaithError for data and arguments that cannot be trained with."""
         metric = (args.metric_for_best_model or "loss").removeprefix("eval_")
-        check_selection(metric, model.config.num_labels, validation["labels"], adversarial="objective" in self.score_names)
+        labels = None if validation is None else validation["labels"]
+        check_selection(metric, model.config.num_labels, labels, adversarial="objective" in self.score_names)
         reads = separates(model) or "impermissible_mass" in self.score_names
         if reads and "impermissible" not in train.column_names:
             keys = "model.separate_impermissible and penalties.impermissible_mass"
@@ -359,7 +360,8 @@ class AdversarialTrainer(AttentionTrainer):
 
     def check(self, model, args, train, validation):
         super().check(model, args, train, validation)
-        for split in (train, validation) if args.divergence == "kl" else ():
+        splits = [split for split in (train, validation) if split is not None]
+        for split in splits if args.divergence == "kl" else ():
             sparse = sum(0 in row for row in split["base_attention"])
             if sparse:
                 fault = f"the base's attention to a token is exactly 0 in {sparse} of {len(split)} texts"
