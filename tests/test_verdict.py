@@ -14,6 +14,7 @@ from attnfaith.verdict import (
     MIN_CLASS_TEXTS,
     MIN_TEXTS,
     OUTCOMES,
+    Interval,
     Losses,
     accuracy_interval,
     commonest_share,
@@ -97,6 +98,13 @@ def test_all_outcomes_are_reached_and_classes_are_named():
     assert any("yes" in remark for remark in judge(CASES["a class of few texts falls short"][0]).remarks)
     verdict = judge(losses(0.6))
     assert verdict.ratio.value == pytest.approx(0.6) and verdict.n == 200
+
+
+def test_rounding_does_not_cross_a_bound():
+    assert str(Interval(0.85, 0.7996, 0.9)) == "0.85 [0.7996, 0.90]"
+    assert str(Interval(0.4, -0.01, 0.4999)) == "0.40 [−0.01, 0.4999]"
+    assert str(Interval(0.8)) == "0.80" and str(Interval()) == "nan"
+    assert "0.7999." in judge(losses(**evidence(0.7999))).reason
 
 
 @pytest.mark.parametrize(("n", "enough"), [(MIN_TEXTS - 1, False), (MIN_TEXTS, True), (0, False), (1, False)])

@@ -54,7 +54,7 @@ def bca_interval(values: np.ndarray, statistic: Callable[[np.ndarray], float] = 
         return np.nan, np.nan
     if np.ptp(values) == 0:
         return float(values[0]), float(values[0])
-    spread, counts = values - values.mean(), _resample_counts(len(values), DRAWS, 0)
+    spread, counts = values - values.mean(), _resample_counts(len(values), DRAWS)
     if statistic is np.mean:
         draws = _resampled(values, counts) / len(values)
         acceleration = (spread**3).sum() / (6 * (spread**2).sum() ** 1.5)
@@ -88,13 +88,7 @@ def t_interval(values: np.ndarray, bounds: tuple[float, float] = (-1.0, 1.0)) ->
     return float(low), float(high)
 
 
-def bootstrap_interval(values: np.ndarray, *, seed: int = 0, draws: int = DRAWS) -> tuple[float, float]:
-    """Return the 95 % percentile interval of the mean of values [N] without NaN over resamples; NaN below two values."""
-    low, high = ratio_intervals(np.reshape(values, (-1, 1)), np.ones((len(values), 1)), seed=seed, draws=draws)[0]
-    return float(low), float(high)
-
-
-def ratio_intervals(above: np.ndarray, below: np.ndarray, *, seed: int = 0, draws: int = DRAWS) -> np.ndarray:
+def ratio_intervals(above: np.ndarray, below: np.ndarray, *, draws: int = DRAWS) -> np.ndarray:
     """Return the 95 % percentile intervals [K, 2] of K quotients of sums over N instances, `above` by `below`, both
     [N, K] without NaN.
 
@@ -104,7 +98,7 @@ def ratio_intervals(above: np.ndarray, below: np.ndarray, *, seed: int = 0, draw
     if len(above) < 2:
         return intervals
     both = np.concatenate([above, below], axis=1, dtype=np.float64)
-    quotients = ratio(*np.split(_resampled(both, _resample_counts(len(both), draws, seed)), 2, axis=1))
+    quotients = ratio(*np.split(_resampled(both, _resample_counts(len(both), draws)), 2, axis=1))
     defined = ~np.isnan(quotients).all(axis=0)
     if defined.any():
         intervals[defined] = np.nanquantile(quotients[:, defined], (0.025, 0.975), axis=0).T
@@ -112,11 +106,11 @@ def ratio_intervals(above: np.ndarray, below: np.ndarray, *, seed: int = 0, draw
 
 
 @lru_cache(maxsize=2)
-def _resample_counts(count: int, draws: int, seed: int) -> np.ndarray:
+def _resample_counts(count: int, draws: int) -> np.ndarray:
     """How often each of `count` items is in each resample, [draws, count]. Cached: cells of a data set have equally many
     texts.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     return np.stack(
         [np.bincount(generator.integers(0, count, count), minlength=count).astype(np.uint16) for _ in range(draws)]
     )
@@ -128,7 +122,7 @@ def _resampled(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.concatenate([part.astype(np.float64) @ values for part in parts])
 
 
-def sign_flip_tests(columns: np.ndarray, *, seed: int = 0, draws: int = 9999) -> np.ndarray:
+def sign_flip_tests(columns: np.ndarray, *, draws: int = 9999) -> np.ndarray:
     """Two-sided p-values [K] of the means of several columns [N, K] of paired differences, NaN left out: how often signs
     dealt at random give a mean as far from 0.
 
@@ -147,7 +141,7 @@ def sign_flip_tests(columns: np.ndarray, *, seed: int = 0, draws: int = 9999) ->
         p_values[place] = np.mean(np.abs((1 - 2 * patterns) @ sizes) >= bounds[place])
     if few.all():
         return p_values
-    many, generator = differences[:, ~few], np.random.default_rng(seed)
+    many, generator = differences[:, ~few], np.random.default_rng(0)
     as_far = np.ones(many.shape[1])
     for start in range(0, draws, at_once := max(1, BLOCK // len(many))):
         part = min(at_once, draws - start)
@@ -252,6 +246,13 @@ def over_seeds_of_texts(
     totals, counts = np.where(defined, numbers, 0)[enough], defined[enough].sum(1, keepdims=True)
     left_out = (totals.sum(1, keepdims=True) - totals) / (counts - defined[enough])
     return over_seeds_and_texts(totals.sum(1) / counts[:, 0], left_out.mean(0), chance=chance, bounds=bounds)
+
+
+def rounded(number: float, bounds: Sequence[float], places: int = 2) -> str:
+    """Return a number with so many decimals, or with as many more as keep it on its side of each bound."""
+    enough = (n for n in range(places, 18) if all((round(number, n) < bound) == (number < bound) for bound in bounds))
+    decimals = next(enough)
+    return f"{round(number, decimals) + 0.0:.{decimals}f}"
 
 
 def seeds_in_words(by_seed: Sequence[float], above: float) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from attnfaith.stats import bootstrap_interval, ratio_intervals, wilson_interval
+from attnfaith.stats import ratio_intervals, rounded, wilson_interval
 
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -28,6 +28,8 @@ GOOD, POOR = 0.8, 0.5
 """Bands of the ratio, calibrated on planted models with texts of 10 to 30 words and two classes."""
 GOOD_CLASS = 0.5
 GOOD_PRECISION, POOR_PRECISION = 0.8, 0.5
+BOUNDS = (GOOD, POOR, GOOD_PRECISION, POOR_PRECISION)
+"""No printed number is rounded across one of these."""
 DRAWS = 2000
 
 MAY_SHOW = "may be shown"
@@ -61,8 +63,8 @@ class Interval:
     high: float = np.nan
 
     def __str__(self) -> str:
-        text = f"{self.value:.2f}" if np.isnan(self.low) else f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
-        return text.replace("-", "−")
+        value, low, high = (rounded(number, BOUNDS).replace("-", "−") for number in (self.value, self.low, self.high))
+        return value if np.isnan(self.low) else f"{value} [{low}, {high}]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,12 +131,15 @@ def commonest_share(labels: np.ndarray) -> float:
 
 def mean_interval(values: np.ndarray) -> Interval:
     """Return the mean of values (N,) with its 95 % bootstrap interval over texts."""
-    return Interval(float(np.mean(values)), *bootstrap_interval(values, draws=DRAWS)) if len(values) else Interval()
+    return _quotient(values, np.ones(len(values)))
 
 
 def ratio_interval(attention: np.ndarray, reference: np.ndarray, random: np.ndarray) -> Interval:
     """Return ρ of losses (N,) with its 95 % bootstrap interval over texts; NaN where the reference is as good as random."""
-    above, below = attention - random, reference - random
+    return _quotient(attention - random, reference - random)
+
+
+def _quotient(above: np.ndarray, below: np.ndarray) -> Interval:
     if not len(above) or below.mean() == 0:
         return Interval()
     low, high = ratio_intervals(above[:, None], below[:, None], draws=DRAWS)[0]
@@ -217,17 +222,23 @@ def _classes(losses: Losses, defined: np.ndarray) -> tuple[list[str], list[str]]
 def _by_ratio(losses: Losses, ratio: Interval, failed: list[str]) -> tuple[str, str]:
     """The outcome and the reason where ρ is known."""
     reference, precision = losses.reference_name, _precision(losses)
-    scale = f"ρ = {ratio}; 1 is as well as it, 0 is chance"
+    scale, found = f"ρ = {ratio}; 1 is as well as it, 0 is chance", f"average precision {rounded(precision, BOUNDS)}"
     if ratio.high < POOR:
         return DO_NOT_SHOW, f"Attention ranks words much worse than {reference} ({scale})."
     if precision < POOR_PRECISION:
-        return DO_NOT_SHOW, f"Attention misses the words that are known to decide: average precision {precision:.2f}."
+        return (
+            DO_NOT_SHOW,
+            f"Attention misses the words that are known to decide: {found}.",
+        )
     if ratio.low < GOOD:
         return BESIDE, f"Attention is not shown to rank words as well as {reference} ({scale})."
     if failed:
         return BESIDE, f"Attention ranks words as well as {reference}, but not in texts predicted {', '.join(failed)}."
     if precision < GOOD_PRECISION:
-        return BESIDE, f"Attention misses some words that are known to decide: average precision {precision:.2f}."
+        return (
+            BESIDE,
+            f"Attention misses some words that are known to decide: {found}.",
+        )
     return MAY_SHOW, f"Attention ranks words about as well as {reference} ({scale})."
 
 

@@ -1,7 +1,6 @@
 """The rules of a record, each broken in turn, and files that are whole or refused."""
 
 import dataclasses
-import json
 import os
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ import pytest
 
 from attnfaith import record
 from attnfaith.record import Column, Identity, RecordError
-from attnfaith.reporting.cells import one_cell
 from tests.identities import columns_of
 
 
@@ -75,13 +73,6 @@ def test_build_names_what_is_wrong(change, name):
         record.build({name: values for name, values in columns(**change).items() if values is not None})
 
 
-def test_an_identity_of_an_older_record_is_read_without_fields_that_went():
-    older = dataclasses.asdict(IDENTITY) | {"selection_lasso": None, "word_tying_padding": False}
-    assert record.from_row({"cell": json.dumps(older)}) == IDENTITY
-    cell = one_cell(record.with_settings(record.build(columns()), [{"identity": older, "version": "1.0.0"}]))
-    assert cell.settings["version"] == "1.0.0"
-
-
 def test_valid_records_pass():
     for valid in (table(), table(label=[None, None]), record.build({name: [] for name in columns()})):
         record.validate(valid.select(valid.column_names[::-1]))
@@ -131,15 +122,18 @@ def test_concatenate_refuses():
     wide = record.build(columns(importance_x=[[1, 2], []], seed=[11, 11]), {"importance_x": Column(("T",))})
     texts = other.set_column(other.schema.get_field_index("label"), "label", other.column("label").cast(pa.string()))
     first, patched, later = (measured_by(version, seed) for seed, version in ((1, "1.0.0"), (2, "1.0.7"), (3, "1.1.0")))
-    assert record.concatenate([first, patched]).num_rows == 4
-    mixed = record.concatenate([first, later], mix_versions=True)
+    record.check_one_version([first, patched])
+    for tables in (
+        [first, later, patched],
+        [record.concatenate([first, later]), patched],
+    ):  # a record keeps what it is made of
+        with pytest.raises(RecordError, match=r"1\.0, 1\.1"):
+            record.check_one_version(tables)
     for tables, message in (
         ([], "nothing to concatenate"),
         ([table(), table()], r"appears 2 times in one cell \(dataset .*, seed \d+\)"),
         ([table(), wide], "record 1 .*importance_x"),
         ([table(), texts], "different types"),
-        ([first, later, patched], r"1\.0, 1\.1"),
-        ([mixed, measured_by("1.0.0", 4)], r"1\.0, 1\.1"),  # it keeps what it is made of
     ):
         with pytest.raises(RecordError, match=message):
             record.concatenate(tables)

@@ -42,7 +42,7 @@ def test_a_known_difference_has_its_sign_and_none_is_not_called_equal():
     same = row_of(comparison, "tau attention–gradient")
     assert same["difference"] == 0 and same["verdict"] == "cannot be told"
     sentence, numbers = next(sentences(comparison, {"w": "A", "b": "B"}))
-    assert sentence == "B is right more often than A." and numbers.startswith("A 0.25, B 0.75; difference 0.50 [")
+    assert sentence == "B is right more often than A." and numbers.startswith("A 0.25, B 0.75; difference 0.500 [")
 
 
 def test_the_whole_table_is_one_family():

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from attnfaith.reporting.sections.selection import features, leakage
+from attnfaith.reporting.cells import one_cell
+from attnfaith.reporting.sections.selection import LEAKAGE, features, leakage
+from tests.records import build
+from tests.sections import with_selection
 
 
 def texts(count, choose, seed=0):
@@ -56,6 +59,15 @@ def test_texts_that_cannot_be_judged_are_left_out():
     for few_rows, few_labels in ((rows[:19], labels[:19]), (rows, np.zeros(60)), (rows, np.full(60, np.nan))):
         result = leakage(few_rows, few_labels)
         assert np.isnan(result.places).all() and np.isnan(result.p_value) and len(result.places) == len(few_rows)
+
+
+def test_the_page_says_what_places_tell():
+    rows, labels = texts(40, by_first_place)
+    pairs = zip(rows, labels, strict=True)
+    record = build([{"attention": np.full(len(row), 1 / len(row)), "label": int(label)} for row, label in pairs])
+    (sentence,) = LEAKAGE.sentences(one_cell(with_selection(record, rows)))  # one class is predicted for all texts
+    assert "gold label of 100%" in sentence and "p 0.001 " in sentence
+    assert LEAKAGE.sentences(one_cell(with_selection(record, rows).slice(0, 19))) == []
 
 
 def test_features_by_hand():

@@ -56,7 +56,7 @@ def test_a_report_holds_its_page_tables_and_figures_and_the_same_record_gives_th
 def test_empty_texts_and_several_models(tmp_path):
     empty = build([{"attention": [], "gradient": []}] * 2, measures=("gradient",))
     assert "is undefined for all texts (2)" in page_of(empty, tmp_path / "empty")
-    assert "A text without tokens." in page_of(build([{"attention": []}]), tmp_path / "bare")
+    assert "No text has a token." in page_of(build([{"attention": []}]), tmp_path / "bare")
     parts = [
         records.with_settings(draw(10, seed=seed, projection=name), [{"training": {"lr": 0.125}, "seed": seed}])
         for seed in (0, 1)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from attnfaith.reporting.cells import CELL, one_cell
-from attnfaith.reporting.spec import SUMMARY, Quantity, Section, Table, summary
+from attnfaith.reporting.spec import SUMMARY, Quantity, Section, Table, interval_in_words, summary
+from attnfaith.reporting.tables import p_in_words, percent
 from attnfaith.stats import interval_of, t_interval
 from tests.records import build
 
@@ -89,6 +90,14 @@ def test_a_section_names_the_columns_that_it_reads(cell):
     assert set(section.frames([cell])) == {"toy", "alone"}
     assert len(section.grids(section.frames([cell]), [cell])) == 1, "without a caption it is in files only"
     assert list(section.numbers(cell)) == ["label"]
+
+
+def test_rounded_words_do_not_contradict_their_numbers():
+    assert [percent(share) for share in (0, 0.004, 0.5, 0.996, 1)] == ["0%", "less than 1%", "50%", "more than 99%", "100%"]
+    assert percent(0.9996, 1) == "more than 99.9%" and percent(np.nan) == "nan%"
+    p_values = {0.0004: "<0.001", 0.0501: "0.0501", 0.05: "0.050", 1.0: "1.000", np.nan: "undefined"}
+    assert list(map(p_in_words, p_values)) == list(p_values.values())
+    assert interval_in_words({"ci_low": -0.0002, "ci_high": 0.5}) == " (95 % interval -2.0e-04 to 0.500)"
 
 
 def test_sentences(cell):

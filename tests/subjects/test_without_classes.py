@@ -48,7 +48,7 @@ def test_a_record_holds_the_outputs_and_no_distribution(model, kind, tmp_path):
     stored = attnfaith.load(tmp_path / "record.parquet").table
     assert record.column_of(stored.schema.field("probs")) in record.OUTPUTS.values()
     with pytest.raises(record.RecordError, match="classes"):
-        record.concatenate([own.table, measured(classifier("bert")).table], mix_versions=True)
+        record.concatenate([own.table, measured(classifier("bert")).table])
 
 
 @pytest.mark.parametrize("name", ["leave_one_out", "permutation", "map_permutation"])

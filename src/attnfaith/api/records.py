@@ -173,21 +173,18 @@ class Record:
     def summary(self) -> "pd.DataFrame":
         """The numbers of `per_text` over all texts, a row for each.
 
-        Columns: quantity; mean; ci_low, ci_high (95 % interval of the mean over texts, Wilson's of a share, else that of the
-        BCa bootstrap, where `agreement` and the page have Student's for a mean τ; NaN below two texts); median; n (texts
-        with this number); n_undefined (texts without it).
+        Columns: quantity; mean; ci_low, ci_high (95 % interval of the mean over texts: Student's of a τ, Wilson's of a
+        share, else that of the BCa bootstrap; NaN below two texts); median; n (texts with this number); n_undefined (texts
+        without it). They are those of the page's tables.
         """
-        import pandas as pd
-
         from attnfaith.reporting import sections
-        from attnfaith.stats import estimate
 
-        def line(name: str, values: np.ndarray) -> tuple:
-            own = pd.Series(values)
-            return name, *estimate("", own.to_numpy()).values(), own.median(), own.count(), own.isna().sum()
+        def lines(cell: Cell) -> list[dict]:
+            rows = {name: row for section in sections.of_cell(cell) for name, row in section.summary(cell).items()}
+            return [rows[name] for name in sections.numbers(cell)]
 
         names = ("quantity", "mean", "ci_low", "ci_high", "median", "n", "n_undefined")
-        return self._frame("summary", lambda cell: [line(*number) for number in sections.numbers(cell).items()], names)
+        return self._frame("summary", lines, names)
 
     def _frame(self, method: str, part, names: Sequence[str] | None = None) -> "pd.DataFrame":
         """The rows that `part` gives for each cell, as a frame, after the parts of the heading that differ between cells."""
@@ -239,12 +236,6 @@ class Record:
         """Write the record as a parquet file, whole or not at all; returns its path."""
         records.save(self.table, path)
         return Path(path)
-
-    def to_dataset(self):
-        """A `datasets.Dataset` with the same columns and rows; columns of few values become strings."""
-        import datasets
-
-        return datasets.Dataset(records.plain(self.table))
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, config: str = "default") -> str:
         """Put the record on the Hub, as a data set with a card, which `load` and `load_dataset` read; returns its address.

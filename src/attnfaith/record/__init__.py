@@ -384,7 +384,7 @@ def rows(table: pa.Table, column: str) -> list[np.ndarray]:
 
 
 def check_one_version(
-    tables: Iterable[pa.Table], remedy: str = "measure them anew with one, or give mix_versions=True"
+    tables: Iterable[pa.Table], remedy: str = "measure them anew with one, or give --mix-versions (mix_versions=True)"
 ) -> None:
     """Raise RecordError where different series of the package, major.minor, measured the records: numbers change with these
     only. remedy: what to do, for the message.
@@ -395,18 +395,15 @@ def check_one_version(
         raise RecordError(f"different versions of attnfaith measured the records, {', '.join(versions)}: {remedy}")
 
 
-def concatenate(tables: Iterable[pa.Table], *, mix_versions: bool = False) -> pa.Table:
-    """Return records of several cells as one, with the `settings` of all.
+def concatenate(tables: Iterable[pa.Table]) -> pa.Table:
+    """Return records of several cells as one, with the `settings` of all. `check_one_version` is another step.
 
     Raises RecordError where the records have different columns, hold one in different types or outputs of different kinds,
-    where the same instance of the same cell comes twice, or, unless mix_versions, different versions of the package measured
-    them.
+    and where the same instance of the same cell comes twice.
     """
     tables = list(tables)
     if not tables:
         raise RecordError("nothing to concatenate: no record was given")
-    if not mix_versions:
-        check_one_version(tables)
     names = tables[0].column_names
     fields = [table.schema.field("probs") for table in tables if "probs" in table.column_names]
     if len({column_of(field) in OUTPUTS.values() for field in fields}) > 1:

@@ -213,9 +213,8 @@ def as_columns(identity: Identity, count: int) -> dict[str, list]:
 def from_row(row: Mapping[str, object]) -> Identity:
     """Return the identity of a row of a record. Raises RecordError where the row's column cell holds none."""
     try:
-        stored, names = json.loads(row["cell"]), {key.name for key in fields(Identity)}
-        return Identity(**{name: value for name, value in stored.items() if name in names})  # older records state more
-    except (TypeError, ValueError, AttributeError) as error:
+        return Identity(**json.loads(row["cell"]))
+    except (TypeError, ValueError) as error:
         raise RecordError(
             f"column 'cell' does not say which model was measured ({error}): measure the model anew"
         ) from error

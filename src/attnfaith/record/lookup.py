@@ -34,7 +34,7 @@ class Source:
     def load(self) -> pa.Table:
         """Return the record. Raises RecordError where it cannot be read."""
         tables = [load(path) for path in self.paths]
-        return tables[0] if len(tables) == 1 else concatenate(tables, mix_versions=True)
+        return tables[0] if len(tables) == 1 else concatenate(tables)
 
 
 def find_record(word: str | os.PathLike, *, revision: str | None = None) -> Source:

@@ -133,8 +133,8 @@ class Cell:
     @cached_property
     def settings(self) -> dict:
         """The settings of the measurement, as stored in the record; {} where none are stored for this identity."""
-        own = asdict(self.identity).items()  # older records state further fields
-        return next((part for part in records.settings(self.table) if own <= part.get("identity", {}).items()), {})
+        own = asdict(self.identity)
+        return next((part for part in records.settings(self.table) if part.get("identity") == own), {})
 
     @cached_property
     def class_names(self) -> tuple[str, ...]:

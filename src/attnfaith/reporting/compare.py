@@ -14,7 +14,7 @@ from attnfaith.reporting.cells import KINDS, Cell, ReportError, describe, differ
 from attnfaith.reporting.charts import INK, Bar, Chart, svg
 from attnfaith.reporting.html import template
 from attnfaith.reporting.sections.agreement import TAU
-from attnfaith.reporting.tables import Grid, as_text, format_number, short_number, signed
+from attnfaith.reporting.tables import Grid, as_text, p_in_words, short_number, signed
 from attnfaith.stats import LEVEL, bca_interval, estimate, holm, over_seeds_of_texts, ratio, seeds_in_words, sign_flip_tests
 from attnfaith.support.errors import counted
 from attnfaith.support.escaping import html, printable
@@ -60,7 +60,7 @@ class Comparison:
             interval = row["seeds"] or (low if np.isnan(row["ci_low"]) else f"{low} to {high}")
             means = (short_number(row[name]) for name in ("mean_first", "mean_second"))
             names = (readable(row["quantity"]), row["second"])[: len(heads)]
-            lines.append((*names, *means, difference, interval, format_number(row["p_holm"]), row["verdict"]))
+            lines.append((*names, *means, difference, interval, p_in_words(row["p_holm"]), row["verdict"]))
         caption = f"first: {self.sides[0]}" + (f", second: {self.sides[1]}" if len(heads) == 1 else "")
         return Grid(caption, (*heads, *columns), tuple(lines), len(heads))
 
@@ -84,16 +84,16 @@ def compare(tables: Sequence[pa.Table], names: Sequence[str], *, mix_versions: b
     these have one seed too, each record is a side of its own. Sides are paired by text: same instance id, same words. Seeds
     are paired by their number, or in order where no number is on both sides.
 
-    names: of the records, for people. mix_versions: also numbers that different code made.
+    names: of the records, for people. mix_versions: also numbers that different versions of the package made.
 
-    Raises ReportError for fewer than two records, no text in common, or no number that all hold; RecordError where different
-    code made one that is compared.
+    Raises ReportError for fewer than two records, no text in common, or no number that all hold; RecordError where
+    different versions of the package made one.
     """
     cells = [(str(name), cell) for name, table in zip(names, tables, strict=True) for cell in split_cells(table)]
     if len(cells) < 2:
         raise ReportError(f"a comparison needs two models or more; given: {', '.join(map(str, names)) or 'none'}")
     if not mix_versions:
-        records.check_one_version(tables, remedy="measure them anew with one, or give --mix-versions")
+        records.check_one_version(tables)
     sides, texts = _sides(cells), _shared_texts(cells)
     numbers = {cell: pd.DataFrame(sections.numbers(cell), index=cell.instance_ids).loc[texts] for _, cell in cells}
     held = dict.fromkeys(name for table in numbers.values() for name in table.columns)
@@ -249,10 +249,10 @@ def sentences(comparison: Comparison, letters: Mapping[str, str]) -> Iterator[tu
                 unit = "τ " if quantity.startswith(TAU) else ""
                 numbers = f"{first} {unit}{signed(row['mean_first'])}, {second} {unit}{signed(row['mean_second'])}"
                 if not np.isnan(row["ci_low"]):
-                    interval = f"[{signed(row['ci_low'])}, {signed(row['ci_high'])}]"
-                    numbers += f"; difference {signed(row['difference'])} {interval}"
+                    low, high, difference = (short_number(row[end]) for end in ("ci_low", "ci_high", "difference"))
+                    numbers += f"; difference {difference} [{low}, {high}]".replace("-", "−")
                     if not differs and (row["ci_low"] > 0 or row["ci_high"] < 0):
-                        numbers += f", corrected p {format_number(row['p_holm'])}"
+                        numbers += f", corrected p {p_in_words(row['p_holm'])}"
                 sentence = more.format(*higher) if differs else f"{question} cannot be told."
                 yield sentence, f"{numbers}, {counted(int(row['n_texts']))}."
 

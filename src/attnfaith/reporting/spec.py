@@ -16,7 +16,7 @@ import pandas as pd
 from attnfaith.reporting.cells import CELL, Cell, name_class, per_cell, readable
 from attnfaith.reporting.charts import Chart
 from attnfaith.reporting.html import DECLARED
-from attnfaith.reporting.tables import Grid, differing, format_number, number_with_interval, short_number
+from attnfaith.reporting.tables import Grid, differing, format_number, number_with_interval, percent, short_number
 from attnfaith.stats import estimate
 from attnfaith.support.errors import counted
 
@@ -241,14 +241,14 @@ class Section:
 
     def _summary_grid(self, table: pd.DataFrame) -> Grid:
         keys, bounds = differing(table, CELL), table["beyond"].any()
-        medians = bounds or not table["mean"].between(0, 1).all()
+        medians = bounds or not table["mean"].dropna().between(0, 1).all()
         lines = []
         for row in table.to_dict("records"):
             line = [*(str(row[key]) for key in keys), self.quantity(row["quantity"]).label]
             line += [_number(row["n"]), _number(row["n_undefined"]), number_with_interval(row, "mean")]
             line += [_number(row["median"])] if medians else []
             share = row["share_beyond"]
-            line += ["–" if np.isnan(share) else f"{share:.1%} {row['beyond']}"] if bounds else []
+            line += ["–" if np.isnan(share) else f"{percent(share, 1)} {row['beyond']}"] if bounds else []
             lines.append(tuple(line))
         columns = [*keys, "mean over texts of", "texts", "undefined", "mean [95 % interval]"]
         columns += ["median"] * medians + ["beyond"] * bounds
@@ -268,7 +268,7 @@ class Section:
         start = f"{self.caption or self.tables[0].caption}: {self.quantity(row['quantity']).label}"
         if not row["n"]:
             return f"{start} is undefined for all texts ({row['n_undefined']:,})."
-        beyond = f", {row['beyond']} in {row['share_beyond']:.0%} of them" if row["beyond"] else ""
+        beyond = f", {row['beyond']} in {percent(row['share_beyond'])} of them" if row["beyond"] else ""
         undefined = f" Left out because it is undefined: {row['n_undefined']:,}." if row["n_undefined"] else ""
         number = f"{short_number(row['mean'])}{interval_in_words(row)}"
         return f"{start} {number} on average over {counted(row['n'])}{beyond}.{undefined}"
@@ -289,7 +289,7 @@ def table(name: str, **code) -> Table:
 def interval_in_words(row: Row) -> str:
     """ " (95 % interval 0.100 to 0.150)" of a row with ci_low and ci_high, for behind the number; "" where undefined."""
     low, high = row["ci_low"], row["ci_high"]
-    return "" if np.isnan(low) else f" (95 % interval {low:.3f} to {high:.3f})"
+    return "" if np.isnan(low) else f" (95 % interval {short_number(low)} to {short_number(high)})"
 
 
 def summary(cells: Sequence[Cell], sections: Iterable[Section]) -> pd.DataFrame:

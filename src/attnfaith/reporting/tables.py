@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnfaith.reporting.cells import ReportError
+from attnfaith.stats import LEVEL, rounded
 from attnfaith.support.escaping import csv_frame, latex, markdown, markdown_table, printable
 
 
@@ -64,6 +65,21 @@ def short_number(value: float, sign: str = "-") -> str:
 def signed(value: float) -> str:
     """ "−0.12"; "undefined" of NaN."""
     return "undefined" if np.isnan(value) else f"{round(float(value), 2) + 0.0:.2f}".replace("-", "−")
+
+
+def p_in_words(p_value: float) -> str:
+    """ "0.012", "<0.001"; what is above .05 is not rounded to it."""
+    if np.isnan(p_value):
+        return "undefined"
+    return "<0.001" if p_value < 0.001 else rounded(p_value, (np.nextafter(LEVEL, 1),), 3)
+
+
+def percent(share: float, places: int = 0) -> str:
+    """ "12%"; a share that is neither none nor all is not rounded to either: "more than 99%"."""
+    text, least = f"{share:.{places}%}", 10**-places
+    if 0 < share < 1 and float(text[:-1]) in (0, 100):
+        return f"less than {least:g}%" if share < 0.5 else f"more than {100 - least:g}%"
+    return text
 
 
 def number_with_interval(row: Mapping[str, object], name: str) -> str:

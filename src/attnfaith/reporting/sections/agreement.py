@@ -14,6 +14,7 @@ from attnfaith.reporting.cells import Cell, main_measures, pair_name, per_cell, 
 from attnfaith.reporting.charts import TAUS, Chart, text_chart
 from attnfaith.reporting.sections import saliency
 from attnfaith.reporting.spec import Quantity, Row, section, table
+from attnfaith.reporting.tables import signed
 from attnfaith.stats import t_interval
 
 
@@ -48,7 +49,7 @@ def side_by_side(cells: Sequence[Cell]) -> list[str]:
     sentences = []
     for name, means in taus.items():
         low, high = np.fmin.reduce(means), np.fmax.reduce(means)
-        words = "is undefined in all cells" if np.isnan(low) else f"lies between {low:.2f} and {high:.2f}"
+        words = "is undefined in all cells" if np.isnan(low) else f"lies between {signed(low)} and {signed(high)}"
         sentences.append(f"attention – {readable(name)}: mean Kendall’s τ {words}.")
     return sentences or [NO_MEASURE]
 

@@ -27,7 +27,7 @@ from attnfaith.metrics.attention_faithfulness.plausibility import (
 from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.html import DECLARED
 from attnfaith.reporting.spec import Row, counts, main, section, table
-from attnfaith.reporting.tables import format_number
+from attnfaith.reporting.tables import format_number, p_in_words
 from attnfaith.stats import bca_interval, estimate, holm, mean, sign_flip_tests
 
 
@@ -136,7 +136,7 @@ def differences(values: Mapping[str, np.ndarray], better: int, other: str | None
 
 def _difference(key: str):
     """A difference with its p-value; a dash where there is none."""
-    return lambda row: "–" if np.isnan(row[key]) else f"{format_number(row[key])} (p {row[f'{key}_p_holm']:.3f})"
+    return lambda row: "–" if np.isnan(row[key]) else f"{format_number(row[key])} (p {p_in_words(row[f'{key}_p_holm'])})"
 
 
 TESTS_TABLE = table(

@@ -13,6 +13,7 @@ import numpy as np
 from attnfaith.metrics.attention_faithfulness.plausibility import average_precision, span_iou, spans, token_f1
 from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.spec import section
+from attnfaith.reporting.tables import p_in_words, percent
 
 
 @per_cell
@@ -199,8 +200,20 @@ def places(cell: Cell) -> dict[str, Leakage]:
     return {LABEL: leakage(selected, cell.labels), PREDICTION: leakage(selected, cell.predicted)}
 
 
+def _sentences(cell: Cell) -> Iterator[str]:
+    """What places tell beside the length, of each class that is predicted."""
+    for label, result in places(cell).items():
+        if not np.isnan(result.p_value):
+            by_places, by_length = (percent(np.nanmean(right)) for right in (result.places, result.lengths))
+            yield (
+                f"The selected places alone predict the {label} of {by_places} of the texts, the length alone that of "
+                f"{by_length} (p {p_in_words(result.p_value)} by permutation)."
+            )
+
+
 LEAKAGE = section(
     "leakage",
+    words=_sentences,
     per_text=lambda cell: {  # whether the class of a text is predicted, such as "places_accuracy gold label"
         f"{number}_accuracy {label}": getattr(result, number)
         for label, result in places(cell).items()
