@@ -6,7 +6,7 @@ from attnfaith import record as records
 def typed(
     projection="softmax", alignment="additive", objective="classification", vectors="random(0.25)", **fields
 ) -> records.Identity:
-    """The identity of a cell, some of its fields written as tables show them: "sparsegen(0.5)", "additive(scale 1)",
+    """The identity of a cell, some of its fields written as tables show them: "sparsegen(0.5)",
     "classification(attention rate x 10)", "adversarial(jsd, 1, frozen)", "guided(bilstm+additive+softmax)".
     """
 
@@ -17,8 +17,7 @@ def typed(
     values = {"dataset": "sst", "texts": "abc", "training_texts": "def", "split": "test", "seed": 0} | fields
     values["projection"], parameter = split(projection)
     values["projection_parameter"] = float(parameter[0]) if parameter else None
-    values["alignment"], scale = split(alignment)
-    values["score_scale"] = float(scale[0].removeprefix("scale ")) if scale else None
+    values["alignment"] = alignment
     values["vectors"], spread = split(vectors)
     values["vectors_scale"] = float(spread[0])  # of random vectors
     values["objective"], parts = split(objective)

@@ -29,7 +29,7 @@ PLAIN = {
     stated.name: stated.default
     for stated in fields(Identity)
     if stated.name.startswith(("impermissible_", "diversity", "word_tying", "masked_"))
-    or stated.name in ("attention_rate", "random_erasure", "score_scale")
+    or stated.name in ("attention_rate", "random_erasure")
 }
 COLUMNS = (
     *(*shared.KIND, "intervention", "test", "label", "kind", "n_seeds", "n_texts", "n_left_out", "mean_plain"),
@@ -73,7 +73,6 @@ def intervention_label(identity: Identity) -> str:
     parts += [trained.removesuffix(")")] if identity.objective == "classification" and trained else []
     if identity.projection != twin.projection:
         parts.append(labelled(identity.projection, identity.projection_parameter))
-    parts += [str(identity.heading["alignment"])] if identity.score_scale is not None else []
     return ", ".join(parts)
 
 

@@ -185,7 +185,7 @@ def kind_of(group: Models) -> tuple[str, str]:
 
 
 def model_name(identity: Identity) -> str:
-    """Such as "bernoulli, moving average", "budget, transition 0.1, contiguous"; "attention" where nothing is selected."""
+    """Such as "bernoulli, moving average", "budget, temperature 0.1"; "attention" where nothing is selected."""
     if identity.selection_kind is None:
         return ATTENTION
     parts = [identity.selection_kind, identity.attention_label]

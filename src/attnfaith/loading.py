@@ -218,9 +218,10 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
 
     config = read_object(folder / CHECKPOINT[0])
     ours, sequences = config.get("model_type") in MODEL_TYPES, translates(config)
-    if ours:
-        check_complete(folder)
-    elif not sequences and "ForSequenceClassification" not in str(config.get("architectures")):
+    missing = [name for name in CHECKPOINT if not (folder / name).is_file()]
+    if ours and missing:  # transformers would replace them by guesses
+        raise ModelError(f"{folder} lacks {', '.join(missing)}: copy the model anew")
+    if not ours and not sequences and "ForSequenceClassification" not in str(config.get("architectures")):
         raise ModelError(
             f"{folder} holds {config.get('architectures') or config.get('model_type')}, no …ForSequenceClassification: "
             "fine-tune it first, loaded with AutoModelForSequenceClassification"
@@ -247,12 +248,6 @@ def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
             ", which would be drawn at random: copy the model anew"
         )
     return model
-
-
-def check_complete(folder: Path) -> None:
-    """Raise ModelError where a checkpoint of this package lacks files, which transformers would replace by guesses."""
-    if missing := [name for name in CHECKPOINT if not (folder / name).is_file()]:
-        raise ModelError(f"{folder} lacks {', '.join(missing)}: copy the model anew")
 
 
 def load_tokenizer(source, *, trust_remote_code: bool = False):

@@ -259,3 +259,9 @@ def test_occlusion_by_sentences_without_a_word(kind):
             shorter = own.encode([(" ".join(words[:word] + words[word + 1 :]), PAIR[1])])
             less = word_sums(shorter, own.log_probs(shorter))[0]
             close(falls[:, word], whole - less, of_size=float(whole.abs().max()))
+
+
+def test_a_baseline_of_padding_needs_a_padding_token(monkeypatch):
+    monkeypatch.setattr(type(subject("luong")), "pad_token_id", None)
+    with pytest.raises(ValueError, match="baseline='padding'"):
+        run_pairs("integrated_gradients", subject("luong"), batch("luong"), baseline="padding")

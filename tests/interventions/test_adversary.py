@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
@@ -174,7 +173,8 @@ def test_the_reference_implementations_search_from_its_noise(encoder, alignment)
     inner = [slice(1, length - 1) for length in golden.LENGTHS]
     noise = expected["adversary_noise"].double().numpy()
     starts = [noise[row][:, tokens] for row, tokens in enumerate(inner)]  # the width and 1 / L shift all alike
-    slope, by_gradient = affine_slope_of(texts), slope_of(of_values(texts, torch.float32), texts)
+    read = of_values(texts)
+    slope, by_gradient = affine_slope_of(texts), slope_of(lambda attention: read(attention.double()), texts)
     weights = np.random.default_rng(0).dirichlet(np.ones(max(golden.LENGTHS) - 2), (5, len(texts))).astype(np.float32)
     np.testing.assert_allclose(*(way(weights.transpose(0, 2, 1), 0.01) for way in (slope, by_gradient)), atol=1e-6)
     attentions = AdversarySearch(**REFERENCE).search(texts, starts, slope)

@@ -21,9 +21,9 @@ CLASSIFIER, TRANSLATOR, SPARSE, RATIONALE = (
     RationaleClassifierConfig,
 )
 CHOICES = {
-    CLASSIFIER: ("encoder", "alignment", "projection", "query", "readout", "hierarchy", "vectors", "score_scale"),
+    CLASSIFIER: ("encoder", "alignment", "projection", "query", "readout", "hierarchy", "vectors"),
     TRANSLATOR: ("encoder", "recurrence", "alignment", "projection"),
-    RATIONALE: ("encoder", "selector_encoder", "sampler", "pooling", "reads", "contiguous", "transition"),
+    RATIONALE: ("encoder", "selector_encoder", "sampler", "pooling"),
 }
 SIZES = {"embedding_size": 8, "hidden_size": 8, "vocab_size": 20}
 BUDGET = {"sampler": "budget", "budget": 0.2}
@@ -32,7 +32,6 @@ REFUSED = [
     *((CLASSIFIER, {"sparsegen_lambda": value}, "sparsegen_lambda") for value in (1, NAN, -INFINITY)),
     *((CLASSIFIER, {"entmax_alpha": value}, "entmax_alpha") for value in (0.9, NAN, INFINITY)),
     *((CLASSIFIER, {field: 0}, field) for field, interval in CLASSIFIER.ranges.items() if interval == "[1, inf)"),
-    (CLASSIFIER, {"score_scale": 1.0}, "score_scale"),
     (CLASSIFIER, {"dropout": 1.0}, "dropout"),
     (CLASSIFIER, {"embedding_std": -1.0}, "embedding_std"),
     (CLASSIFIER, {"hidden_size": "8"}, "hidden_size"),

@@ -189,8 +189,8 @@ def copier_cell(dataset="copy", seed=1, penalty=0.0, projection="softmax", weigh
 
 
 HIT = {"attention": 0.2, "hardkuma": 0.9}  # share of the texts whose marked token a model ranks first
-SELECTOR = {"selection_kind": "hardkuma", "selection_threshold": 0.0, "selection_reads": "zeroed", "selection_target": 0.1}
-SELECTOR |= {"selection_pooling": "average", "selection_vectors_shared": True, "selection_encoder": "bilstm"}
+SELECTOR = {"selection_kind": "hardkuma", "selection_threshold": 0.0, "selection_target": 0.1}
+SELECTOR |= {"selection_pooling": "average", "selection_encoder": "bilstm"}
 SELECTOR |= {"attention_kind": "selection", "alignment": "selector", "projection": "hardkuma"}
 
 

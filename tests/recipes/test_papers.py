@@ -135,7 +135,6 @@ def test_tests_of_attention_by_hand():
     [
         ({}, ""),
         ({"projection": "sparsegen", "projection_parameter": 0.5}, "sparsegen(0.5)"),
-        ({"score_scale": 1.0}, "additive(scale 1)"),
         ({"encoder": "orthogonal_lstm", "diversity": 1.0, "projection": "uniform"}, "orthogonal_lstm, diversity 1, uniform"),
     ],
 )

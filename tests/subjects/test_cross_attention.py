@@ -107,7 +107,7 @@ def test_capabilities_and_identity():
     assert open_subject("luong").can - open_subject("luong").capabilities == {"stacked parts"}
     assert open_subject("luong").identity() | {"tokenizer_digest": ""} == {
         **{"model": "sequence_to_sequence", "tokenizer_digest": "", "encoder": "bigru", "alignment": "dot"},
-        **{"score_scale": None, "projection": "softmax", "projection_parameter": None, "readout": "luong"},
+        **{"projection": "softmax", "projection_parameter": None, "readout": "luong"},
     }
     assert open_subject("marian").identity()["encoder"] == "marian"
     assert open_subject("marian").digest() != CrossAttention(translator("marian", init_std=0.3)).digest()

@@ -93,8 +93,8 @@ def test_in_a_record(tiny_rows):
         for values, numbers in zip(record.rows(table, name), expected, strict=True):
             np.testing.assert_allclose(values, numbers, atol=1e-7)
     identity = subject.identity()
-    names = ("model", "attention_kind", "selection_kind", "selection_budget", "selection_contiguous")
-    assert [identity[name] for name in names] == ["rationale_classifier", "selection", "budget", 0.4, False]
+    names = ("model", "attention_kind", "selection_kind", "selection_budget")
+    assert [identity[name] for name in names] == ["rationale_classifier", "selection", "budget", 0.4]
 
 
 def test_refusals(tiny_rows):

@@ -187,6 +187,16 @@ def test_metrics_that_select_a_checkpoint(metric, classes, labels, allowed):
     return check_selection("objective", 3, [0, 1, 2], adversarial=True)
 
 
+@pytest.mark.parametrize("kind", [AttentionTrainer, AdversarialTrainer])
+def test_a_training_without_validation(against, kind):
+    trainer = against(kind)
+    before, data = weights(trainer), trainer.train_dataset
+    data = data if kind is AdversarialTrainer else data.remove_columns(["base_attention", "base_probs"])
+    alone = kind(trainer.model, trainer.args, train_dataset=data)
+    alone.train()
+    assert moved(weights(alone), before) > 1e-3
+
+
 class WeightsOfEpochs(TrainerCallback):
     def __init__(self):
         self.weights = []

@@ -9,7 +9,7 @@ import torch
 
 from attnfaith.alignment import PairMeasure
 from attnfaith.importance.gradients import differentiable
-from attnfaith.importance.integrated import UNDEFINED, Line, baseline_vector, integrate
+from attnfaith.importance.integrated import UNDEFINED, Line, baseline_vector, check_baseline, integrate
 from attnfaith.measurement.options import Baseline, Points, Tolerance
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
@@ -117,6 +117,10 @@ class IntegratedGradients(PairMeasure):
     baseline: Baseline | None = None
     max_steps: Points = 1500
     tolerance: Tolerance = 0.01
+
+    def check(self, subject, dataset) -> None:
+        """Raise ValueError for a baseline that the model does not have."""
+        check_baseline(subject, self.baseline)
 
     def of_pair(self, subject, pair):
         with frozen(subject):

@@ -53,9 +53,9 @@ class AttentionXGradient(TargetMeasure):
     name, cost, needs = "attention_x_gradient", "reading", frozenset({"attention gradients"})
     columns = {
         "importance_attention_x_gradient": signed_score(
-            "a df/da of a token's attention a: each weight is free, nothing is renormalised, states are held fixed "
-            f"{TARGET_DOC}. In a stack of layers the sum over "
-            f"the layers and heads that the reduction takes, all of them for rollout, and over {ROWS_DOC}"
+            "a df/da of a token's attention a: each weight is free, nothing is renormalised, states are held fixed; "
+            f"{TARGET_DOC}. In a stack of layers the sum over the layers and heads that the reduction takes (rollout: all) "
+            f"and over {ROWS_DOC}"
         ),
     }
 

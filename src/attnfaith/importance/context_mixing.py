@@ -57,7 +57,7 @@ class _RolledOut(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        ((column, _),), scores = self.columns.items(), []
+        (column,), scores = self.columns, []
         for row in range(len(batch["input_ids"])):
             text = batch.alone(row)
             layers, matter = subject.layers(text)

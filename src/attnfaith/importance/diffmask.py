@@ -40,7 +40,7 @@ from attnfaith.support.files import write_atomically
 
 SPAN, SHIFT = 10.0, 5.0
 """A logit is SPAN tanh(.) + SHIFT: from -5 to 15 at the start, where nearly every gate is open."""
-FORMAT, KIND = "attnfaith gates 1", "inputs"
+FORMAT = "attnfaith gates 1"
 TEMPERATURE, LOW, HIGH = 0.2, -0.2, 1.0
 EDGE = TEMPERATURE * math.log(-LOW / HIGH)
 """T log(s / (1 - s)) of the s that is stretched to 0."""
@@ -147,7 +147,7 @@ def of_positions(subject: Subject, batch: Batch, gates: torch.Tensor) -> torch.T
 
 def save_gates(gates: Gates, path: Path, about: dict) -> None:
     """Write gates and facts about them, as JSON can, to a safetensors file that is whole or not there."""
-    fields = {"format": FORMAT, "kind": KIND, "sizes": gates.sizes, "width": gates.width, **about}
+    fields = {"format": FORMAT, "sizes": gates.sizes, "width": gates.width, **about}
     tensors = {name: values.detach().cpu().contiguous() for name, values in gates.state_dict().items()}
     write_atomically(path, save(tensors, {"attnfaith": json.dumps(fields)}))
 
@@ -155,13 +155,13 @@ def save_gates(gates: Gates, path: Path, about: dict) -> None:
 def load_gates(path: str | Path) -> Gates:
     """The gates of a file, on the CPU, with the facts about them as `about`.
 
-    Raises FileError for a file that is not there, or holds no gates of inputs.
+    Raises FileError for a file that is not there, or holds no gates.
     """
     try:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {})["attnfaith"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-        if (about["format"], about["kind"]) != (FORMAT, KIND):
+        if about["format"] != FORMAT:
             raise ValueError(f"its format is {about['format']!r}")
         gates = Gates(about["sizes"], about["width"])
         gates.load_state_dict(tensors)

@@ -205,6 +205,12 @@ def state_line(subject: Subject, batch: Batch, f: TargetOutput) -> Line:
     return Line(torch.zeros_like(hidden), hidden, places, value, f(whole_logits(subject, batch)))
 
 
+def check_baseline(subject: Subject, baseline: str | None) -> None:
+    """Raise ValueError for a baseline of padding where the model has no padding token."""
+    if baseline == "padding" and subject.pad_token_id is None:
+        raise ValueError("baseline='padding', and the model has no pad_token_id; choose zero or mean")
+
+
 def baseline_vector(subject: Subject, baseline: str | None) -> torch.Tensor:
     """(E,): zeros, the embedding of padding, or the mean of those of the vocabulary but padding's. None: see
     `IntegratedGradients`.
@@ -263,6 +269,11 @@ class IntegratedGradients(TargetMeasure):
     baseline: Baseline | None = None
     max_steps: Points = 1500
     tolerance: Tolerance = 0.01
+
+    def check(self, subject, dataset) -> None:
+        """Raise ValueError for a class, or a baseline, that the model does not have."""
+        check_baseline(subject, self.baseline)
+        super().check(subject, dataset)
 
     def __call__(self, subject, batch) -> dict[str, list]:
         with frozen(subject):
@@ -333,6 +344,11 @@ class DeepLift(TargetMeasure):
     }
 
     baseline: Baseline = "zero"
+
+    def check(self, subject, dataset) -> None:
+        """Raise ValueError for a class, or a baseline, that the model does not have."""
+        check_baseline(subject, self.baseline)
+        super().check(subject, dataset)
 
     def __call__(self, subject, batch) -> dict[str, list]:
         f = self.explained(subject, batch)

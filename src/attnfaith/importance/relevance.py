@@ -182,7 +182,11 @@ class Lrp(TargetMeasure):
 
     def check(self, subject, dataset) -> None:
         """Raise ValueError for an encoder or decoder without a rule."""
-        check_rules(subject)
+        for part, kinds in ((subject.model.model.encoder, ENCODERS), (subject.model.decoder, DECODERS)):
+            if type(part) not in kinds:
+                raise ValueError(
+                    f"lrp has no rule for {type(part).__name__}; measures that do not need 'layers' can measure this model"
+                )
         super().check(subject, dataset)
 
     def __call__(self, subject, batch) -> dict[str, list]:
@@ -363,15 +367,6 @@ ENCODERS = {
     encoders.Embedding: lambda rules, encoder, embedded, mask: embedded * mask.unsqueeze(-1),
 }
 DECODERS = (decoders.Affine, decoders.Tanh)
-
-
-def check_rules(subject) -> None:
-    """Raise ValueError for a subject with an encoder or decoder that no rule is known for."""
-    for part, kinds in ((subject.model.model.encoder, ENCODERS), (subject.model.decoder, DECODERS)):
-        if type(part) not in kinds:
-            raise ValueError(
-                f"lrp has no rule for {type(part).__name__}; measures that do not need 'layers' can measure this model"
-            )
 
 
 def read_by_rules(subject, batch, embedded, rules) -> tuple[torch.Tensor, torch.Tensor]:

@@ -119,11 +119,9 @@ class LogitMeasure(Measure):
                 )
 
     def check(self, subject, dataset) -> None:
-        """Raise ValueError for a class that the model does not have, for "gold" where an instance has no label, for a
-        probability or log-odds of a model without classes, and for a baseline of padding without a padding token.
+        """Raise ValueError for a class that the model does not have, for "gold" where an instance has no label, and for a
+        probability or log-odds of a model without classes.
         """
-        if getattr(self, "baseline", None) == "padding" and subject.pad_token_id is None:
-            raise ValueError("baseline='padding', and the model has no pad_token_id; choose zero or mean")
         if self.output != "logit" and "classes" not in subject.capabilities:
             raise ValueError(
                 f"output={self.output!r} needs classes, which this model lacks: {subject.lacks['classes']}; explain a logit"

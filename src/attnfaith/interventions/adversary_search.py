@@ -11,11 +11,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from attnfaith.interventions.targets import AFFINE, Maps, Readout, TargetMeasure, TokenEdit, padded, read_out, softmax, under
+from attnfaith.interventions.targets import AFFINE, Intervention, Maps, Readout, TokenEdit, padded, read_out, softmax, under
 from attnfaith.measurement.options import Count, Fraction, Layers, Positive
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_divergence
 from attnfaith.record import Column
+from attnfaith.subjects.attention import ALL
 from attnfaith.support.draws import generator
 
 
@@ -164,7 +165,7 @@ class Dealt(TokenEdit):
 
     free: dict[int, torch.Tensor]
 
-    def weights(self, number, weights, rows=slice(None)):
+    def weights(self, number, weights, rows=ALL):
         self.current = self.free.get(number)
         return super().weights(number, weights, rows)
 
@@ -175,7 +176,7 @@ class Dealt(TokenEdit):
 
 
 @register
-class MapAdversary(TargetMeasure):
+class MapAdversary(Intervention):
     """Adversarial attention maps: other maps under which what is shown is far from the model's own, and the prediction
     stays.
 

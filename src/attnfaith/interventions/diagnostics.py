@@ -24,7 +24,7 @@ from attnfaith.subjects.protocol import marked_places
 IMPERMISSIBLE = "impermissible"
 MAPS = "attention maps"
 OF_MAPS = frozenset({MAPS})
-EPSILON = 1e-6  # of the lengths in a cosine, as in the authors' code
+SMALLEST = 1e-6  # least length of a vector in a cosine, as in the authors' code
 FEW = "below two tokens"
 NONE_OR_ALL = "no token of the text is impermissible, or all are"
 SHARE = {"dtype": "float64", "range": (0.0, 1.0), "undefined": NONE_OR_ALL}
@@ -204,12 +204,17 @@ class Conicity(Measure):
     def __call__(self, subject, batch) -> dict[str, list]:
         mask = subject.attendable(batch)
         states = subject.states_by_layer(batch)[-1 if self.layer == "last" else self.layer].double()
-        states, counts = torch.where(mask.unsqueeze(2), states, 0.0), mask.sum(1)
-        mean = states.sum(1, keepdim=True) / counts.clamp(min=1)[:, None, None]
-        cosines = torch.cosine_similarity(states, mean, dim=2, eps=EPSILON).clamp(-1, 1) * mask
+        cosines, counts = cosines_to_mean(states, mask).clamp(-1, 1), mask.sum(1)
         counts = torch.where(counts > 1, counts, torch.nan)
         values = (cosines.abs().sum(1) / counts).tolist(), (cosines.sum(1) / counts).tolist()
         return dict(zip(self.columns, values, strict=True))
+
+
+def cosines_to_mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return the cosines (B,T) of states (B,T,H) and their mean over the tokens, mask (B,T) bool; 0 outside the mask."""
+    states = torch.where(mask.unsqueeze(2), states, 0.0)
+    mean = states.sum(1, keepdim=True) / mask.sum(1).clamp(min=1)[:, None, None]
+    return torch.cosine_similarity(states, mean, dim=2, eps=SMALLEST) * mask
 
 
 @register

@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from attnfaith.alignment.perturbation import removed_log_probs
 from attnfaith.interventions.explanation_tests import ExplanationTest, read_parts
-from attnfaith.interventions.targets import AFFINE, Cross, Maps, Pooled, TargetMeasure, TokenEdit, padded, read_out, softmax
+from attnfaith.interventions.targets import AFFINE, Cross, Intervention, Maps, Pooled, TokenEdit, padded, read_out, softmax
 from attnfaith.measurement.options import Absent, Draws, Inputs, Layers
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
@@ -78,7 +78,7 @@ def _columns(name: str, gradient: str, erased: str, removed: str) -> dict[str, C
     return columns
 
 
-class _Erasure(TargetMeasure):
+class _Erasure(Intervention):
     draws: int
 
     def __call__(self, subject, batch, *, seed: int = 0) -> dict[str, list]:

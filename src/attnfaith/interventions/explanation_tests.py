@@ -165,11 +165,11 @@ class Comprehensiveness(ExplanationTest):
         for values, logits in zip(texts, map(torch.from_numpy, parts), strict=True):
             odds = log_odds(logits, logits[:1].argmax(-1).expand(len(logits))).numpy()
             ends = np.cumsum([len(names) * len(self.shares), self.draws * len(self.shares)])
-            ordered, random, marked = np.split(odds[0] - odds[1:], ends)
+            ordered, shuffled, marked = np.split(odds[0] - odds[1:], ends)
             empty, losses = not values.shape[1], ordered.reshape(len(names), -1).mean(1)
             losses[np.isnan(values).any(1) | empty] = np.nan
             evidence = (marked[0], marked[1:].mean()) if len(marked) else (np.nan, np.nan)
-            rows.append((names, losses, np.nan if empty else random.mean(), *evidence))
+            rows.append((names, losses, np.nan if empty else shuffled.mean(), *evidence))
         return self.in_columns(subject, rows)
 
     def _removed(self, orders: np.ndarray, marks: np.ndarray, random: np.random.Generator) -> np.ndarray:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from attnfaith.interventions.targets import Cross, Maps, Pooled, Target, TargetMeasure, TokenEdit, read_out, softmax
+from attnfaith.interventions.targets import Cross, Intervention, Maps, Pooled, Target, TokenEdit, read_out, softmax
 from attnfaith.measurement.options import Draws, Layers
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
@@ -46,7 +46,7 @@ def read_permuted(target: Target, orders: Sequence[np.ndarray]) -> list[list[np.
     return target.read(Permuted, sources=sources)
 
 
-class _Permutation(TargetMeasure):
+class _Permutation(Intervention):
     draws: int
     purpose = "permutation"
 
@@ -133,7 +133,7 @@ class UniformAlone(Uniform):
 
 
 @register
-class MapUniform(TargetMeasure):
+class MapUniform(Intervention):
     """Uniform attention maps: does it matter how a stack of layers weights what it attends to?
 
     Each row divides its weight on tokens equally among those that it may look at; markers keep theirs. layers: as for
@@ -157,7 +157,7 @@ class MapUniform(TargetMeasure):
 
 
 @register
-class CrossUniform(TargetMeasure):
+class CrossUniform(Intervention):
     """Uniform cross-attention: what is the weighting of source words worth to each target word?
 
     As `map_uniform`, among the source words' tokens, in all layers at once and in each alone.

@@ -125,8 +125,8 @@ class Target:
         return orders
 
 
-class TargetMeasure(Measure):
-    """A measure that is written once for several kinds of attention. target: which kind a registered class measures."""
+class Intervention(Measure):
+    """An intervention written once for several kinds of attention. target: the kind that a registered class changes."""
 
     target: ClassVar[type[Target]]
 
@@ -209,10 +209,10 @@ def read_out(subject: Subject, batch: Batch) -> list[Readout]:
     return texts
 
 
-def of_values(texts: Sequence[Readout], dtype: torch.dtype = torch.float64) -> Read:
-    """Return the logits of texts with an affine read-out."""
-    values = padded([text.values for text in texts]).to(dtype)
-    bias = torch.from_numpy(np.stack([text.bias for text in texts])).to(dtype).unsqueeze(1)
+def of_values(texts: Sequence[Readout]) -> Read:
+    """Return the logits of texts with an affine read-out, of attentions in float64."""
+    values = padded([text.values for text in texts])
+    bias = torch.from_numpy(np.stack([text.bias for text in texts])).unsqueeze(1)
     return lambda attention: attention @ values + bias
 
 

@@ -37,7 +37,6 @@ Fraction = number(gt=0, lt=1)
 Shares = Annotated[list[Fraction] | tuple[Fraction, ...], Field(min_length=1), AfterValidator(increasing)]
 """Increasing shares of the tokens."""
 Epsilons = Annotated[list[Fraction] | tuple[Fraction, ...], Field(min_length=1), AfterValidator(different)]
-Flag = Annotated[bool, Field(strict=True)]
 Layers = Annotated[Literal["shown", "last", "all"] | list[Natural], Field(min_length=1)]
 StateLayer = Literal["last"] | Natural
 Inputs = Literal["layer", "table"]

@@ -56,7 +56,6 @@ class EncoderConfig(ProjectionConfig):
     hidden_size: int = 256
     encoder: str = "bilstm"
     alignment_size: int | None = None
-    score_scale: None = None
     dropout: float | int = 0.0
     embedding_std: float | int = 0.25
     pad_token_id: int | None = 0

@@ -51,12 +51,6 @@ class RationaleClassifierConfig(AttentionClassifierConfig):
     pooling: Literal["average", "max", "attention"] = "average"
     budget: float | int | None = None
     temperature: float | int = 0.1
-    # fields of checkpoints with the one value that this version of the package reads
-    share_embeddings: Literal[True] = True
-    reads: Literal["zeroed"] = "zeroed"
-    contiguous: Literal[False] = False
-    transition: Literal[0] = 0
-    test_temperature: None = None
     threshold: float | int | None = None
     text_config: dict | PreTrainedConfig | None = None
 

@@ -42,7 +42,6 @@ class Identity:
     hierarchy: str = "none"  # or sentence: words are read by sentence, sentences by document
     level: str = "token"  # what attention is over: token, sentence, or word (of a hierarchy, or summed over subwords)
     alignment: str = "additive"
-    score_scale: float | None = None  # standard deviation that the scores of a text are held at
     projection: str = "softmax"
     projection_parameter: float | None = None  # lambda of sparsegen, alpha of entmax
     separate_impermissible: bool | None = None  # impermissible tokens and others attend to their own kind only
@@ -77,14 +76,9 @@ class Identity:
     selection_kind: str | None = None  # bernoulli, hardkuma or budget
     selection_encoder: str | None = None
     selection_budget: float | None = None  # largest share of a text's tokens; None: no bound
-    selection_contiguous: bool | None = None  # at test time one window is selected
     selection_threshold: float | None = None  # a token is selected at test time above it
-    selection_transition: float | None = None  # of a budget: what two neighbours are worth more when both are selected
-    selection_temperature: float | None = None  # of a budget: what scores are divided by in training
-    selection_test_temperature: float | None = None
+    selection_temperature: float | None = None  # of a budget: what scores are divided by
     selection_pooling: str | None = None  # average, max or attention
-    selection_reads: str | None = None  # tokens that are not selected are zeroed or deleted
-    selection_vectors_shared: bool | None = None  # selector and classifier have the same word vectors
     selection_baseline: str | None = None  # of bernoulli, what costs are compared with: none or moving_average
     selection_sparsity: float | None = None  # of bernoulli, the price of a selected token
     selection_coherence: float | None = None  # of bernoulli, the price of a change, in units of that
@@ -100,7 +94,7 @@ class Identity:
             **{name: getattr(self, name) for name in LABELS},
             "training_texts": self.training_texts or UNKNOWN,
             "encoder": labelled(self.encoder, hierarchy, words, ("tokenizer", self.tokenizer_digest)),
-            "alignment": labelled(self.alignment, ("scale", self.score_scale), self.attention_label, apart),
+            "alignment": labelled(self.alignment, self.attention_label, apart),
             "projection": labelled(self.projection, self.projection_parameter),
             "vectors": labelled(self.vectors, self.vectors_scale if self.vectors == "random" else self.vectors_digest),
             "objective": self.objective_label,
@@ -110,9 +104,9 @@ class Identity:
     def removal_renormalises(self) -> bool:
         """Whether projecting again without an item is dividing the other weights by their sum.
 
-        Not at a fixed scale, which depends on the remaining scores, nor over words, whose sentences change.
+        Not over words, whose sentences change.
         """
-        return self.projection in ("softmax", "uniform") and self.score_scale is None and self.level != "word"
+        return self.projection in ("softmax", "uniform") and self.level != "word"
 
     @property
     def model_label(self) -> str:
@@ -123,8 +117,8 @@ class Identity:
 
     @property
     def attention_label(self) -> str:
-        """How layers and heads became one attention ("last layer", "layer 3, head 5", "rollout"), or how tokens are selected
-        and read, where it is not the default ("transition 0.01, contiguous"); "" for one vector of attention.
+        """How layers and heads became one attention ("last layer", "layer 3, head 5", "rollout"), or how tokens are
+        selected, where it is not the default ("temperature 0.1, max"); "" for one vector of attention.
         """
         if self.reduction is not None:
             named = {"last": "last layer", "all": "all layers"}.get(self.reduction_layers, f"layer {self.reduction_layers}")
@@ -133,26 +127,13 @@ class Identity:
             return ""
         usual = {
             "encoder": self.encoder,
-            "transition": 0.0,
-            "test_temperature": self.selection_temperature,
             "threshold": 0.5 if self.selection_kind == "bernoulli" else 0.0,
-            "reads": "zeroed",
             "pooling": "average",
         }
         own = {name: getattr(self, f"selection_{name}") for name in usual}
         own = {name: None if value == usual[name] else value for name, value in own.items()}
-        return labelled(
-            "",
-            own["encoder"],
-            ("transition", own["transition"]),
-            ("temperature", self.selection_temperature),
-            ("at test", own["test_temperature"]),
-            ("threshold", own["threshold"]),
-            "contiguous" if self.selection_contiguous else "",
-            own["reads"],
-            own["pooling"],
-            "" if self.selection_vectors_shared else "vectors apart",
-        )
+        temperature, threshold = ("temperature", self.selection_temperature), ("threshold", own["threshold"])
+        return labelled("", own["encoder"], temperature, threshold, own["pooling"])
 
     @property
     def objective_label(self) -> str:

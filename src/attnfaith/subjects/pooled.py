@@ -73,7 +73,7 @@ class Pooled(PackageSubject):
     kind = "attention classifiers of this package"
     can = frozenset(CAPABILITIES) - MAPS - OF_TOKENIZERS - {"selection"}
     depth = 1  # the states that attention is over
-    parts = (*PackageSubject.parts, "hierarchy", "alignment", "projection", "projection_parameter", "score_scale")
+    parts = (*PackageSubject.parts, "hierarchy", "alignment", "projection", "projection_parameter")
 
     def __init__(self, model, tokenizer=None):
         super().__init__(model, tokenizer)
@@ -165,9 +165,9 @@ class Rationales(PackageSubject):
 
     def identity(self) -> dict[str, object]:
         config, inner = self.config, self.config.text_config
-        names = ("budget", "contiguous", "threshold", "pooling", "reads")
+        names = ("budget", "threshold", "pooling", *["temperature"] * (config.sampler == "budget"))
         identity = super().identity() | {f"selection_{name}": getattr(config, name) for name in names}
-        identity |= {
+        return identity | {
             "encoder": config.encoder if inner is None else inner.model_type,
             "alignment": "selector",
             "projection": config.sampler,
@@ -175,12 +175,7 @@ class Rationales(PackageSubject):
             "attention_kind": "selection",
             "selection_kind": config.sampler,
             "selection_encoder": config.selector_encoder if inner is None else inner.model_type,
-            "selection_vectors_shared": config.share_embeddings,
         }
-        if config.sampler == "budget":
-            identity |= {f"selection_{name}": getattr(config, name) for name in ("transition", "temperature")}
-            identity["selection_test_temperature"] = config.test_temperature or config.temperature
-        return identity
 
     def check(self, dataset) -> None:
         """Raise SubjectError for rows of pairs, and as PackageSubject does."""

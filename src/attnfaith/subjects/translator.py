@@ -319,7 +319,7 @@ class RecurrentAttention(SequenceSubject):
             self.lacks = dict.fromkeys(self.can - {"source embeddings"}, why)
 
     def identity(self) -> dict[str, object]:
-        names = ("encoder", "alignment", "score_scale", "projection", "projection_parameter")
+        names = ("encoder", "alignment", "projection", "projection_parameter")
         parts = {name: getattr(self.config, name) for name in names}
         return super().identity() | parts | {"readout": self.config.recurrence}
 

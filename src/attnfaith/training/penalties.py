@@ -17,8 +17,9 @@ import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import nn
-from torch.nn.functional import cosine_similarity, cross_entropy
+from torch.nn.functional import cross_entropy
 
+from attnfaith.interventions.diagnostics import cosines_to_mean
 from attnfaith.models.modeling_self_attention_classifier import attention_projection
 from attnfaith.subjects import Batch, SelfAttention
 from attnfaith.subjects.attention import Hook
@@ -29,7 +30,6 @@ from attnfaith.support.errors import AttnfaithError
 
 
 FLOOR = 1e-3  # least permissible weight: below it the gradient of its logarithm, 1 / weight, would drown all others
-SMALLEST = 1e-6  # least length of a vector in a cosine, as in the authors' code
 EVALUATION = -1  # stands for the step in evaluations, which mask the same words each time
 
 
@@ -126,11 +126,8 @@ def conicity(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     states (B,T,H); mask (B,T) bool: both means leave out markers and padding. The absolute value is that of the authors'
     code; the paper writes the cosine. Undefined, and 0, for a text of fewer than two tokens, whose state is the mean.
     """
-    states = states.to(torch.promote_types(states.dtype, torch.float32))
-    count = mask.sum(-1)
-    mean = (states * mask.unsqueeze(-1)).sum(1) / count.clamp(min=1).unsqueeze(-1)
-    cosines = cosine_similarity(states, mean.unsqueeze(1), dim=-1, eps=SMALLEST).abs()
-    return (cosines * mask).sum(-1) / count.clamp(min=1) * (count > 1)
+    states, count = states.to(torch.promote_types(states.dtype, torch.float32)), mask.sum(-1)
+    return cosines_to_mean(states, mask).abs().sum(-1) / count.clamp(min=1) * (count > 1)
 
 
 @dataclass(frozen=True)
