@@ -1,8 +1,8 @@
 """A recorded run carried out again and compared with its record.
 
 The recipe is run by the code that is installed here; no code and no weights of the source are used. The texts must have the
-same fingerprint. Another machine or number of threads rounds differently, and training amplifies that, so weights are
-compared and do not count. The tolerances:
+same fingerprint. Another machine or number of threads rounds differently, and training amplifies that, so weights are not
+compared. The tolerances:
 
 * a column of the record: the difference, a mean over texts, is at most 5 % of the column's spread (its mean absolute
   deviation), or the share that `Column.tolerance` names; at most that share differs in words or undefined values;
@@ -10,8 +10,9 @@ compared and do not count. The tolerances:
 * sizes, vocabulary, epochs, tokens and labels: none.
 """
 
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +31,7 @@ from attnfaith.support.escaping import csv_frame
 from attnfaith.support.files import RECIPE, RECORD, write_atomically
 
 
-EXACTLY, WITHIN, NOT, REPORTED = "exactly", "within tolerance", "not", "reported"
+EXACTLY, WITHIN, NOT = "exactly", "within tolerance", "not"
 ROUNDING = 1e-7
 NUMBERS = ("dataset", "sizes", "truncated", "vocabulary", "tokenizer", "pretrained", "epochs", "best", "translation")
 """The keys of run.json that the recipe decides; not seconds, versions and places."""
@@ -46,14 +47,16 @@ class ReproductionError(AttnfaithError):
 class Compared(NamedTuple):
     """One result.
 
-    recorded, now: the number, or the mean of a column; empty for texts and labels. difference, tolerance: in the unit of the
-    number (a column: means over texts; values that are no numbers: share of texts); NaN where there is none.
+    recorded, now: the number, or the mean of a column; NaN for texts and labels. difference: of a column the mean over texts
+    that of each text's values. apart: the share of texts that cannot be compared, as a word, the shape or what is undefined
+    is another; 1 for another word or count. tolerance: for the difference.
     """
 
     name: str
     recorded: object
     now: object
     difference: float
+    apart: float
     tolerance: float
     agreement: str
 
@@ -87,10 +90,9 @@ def reproduce(
     elif own is not None and not local:
         raise ReproductionError(f"{name} was trained on {excerpt(Path(own).name)}: give it with --data.path")
     table, loaded = find_record(source).load(), runs.load_data(recipe)
-    digests = recorded.get("texts") or {}
-    other = [split for split, digest in digests.items() if digest != fingerprint(loaded.splits[split])]
+    other = [split for split, digest in recorded["texts"].items() if digest != fingerprint(loaded.splits[split])]
     if other:
-        theirs, here = (recorded.get("dataset") or {}).get("revision", "unknown"), f"{loaded.entry.name} ({loaded.revision})"
+        theirs, here = recorded["dataset"].get("revision", "unknown"), f"{loaded.entry.name} ({loaded.revision})"
         raise ReproductionError(f"{name} was trained on other texts than {here} has in {', '.join(other)}: get {theirs}")
     folder = Path(output) if output is not None else Path("runs") / "reproduced" / name
     runs.run(replace(recipe, output_dir=str(folder)), resume=True)
@@ -105,22 +107,11 @@ def compare_numbers(recorded: Mapping, now: Mapping) -> Iterator[Compared]:
     old, new = (recipes.flat({name: run[name] for name in NUMBERS if name in run}) for run in (recorded, now))
     loss = str(old.get("best.metric")).endswith(("loss", "objective"))
     for name, value in old.items():
-        other, tolerance = new.get(name, "missing"), 0.0
-        if name in NAMES:
-            continue
-        if not isinstance(value, int | float) or not isinstance(other, int | float):  # None is an undefined number
-            difference = 0.0 if value == other else np.nan
-        else:
-            difference = abs(value - other)
-            if name == "best.value" and not loss:
-                tolerance = 0.01
-            elif name == "best.value" or (name.startswith("translation.") and isinstance(value, float)):
-                tolerance = max(ROUNDING, 0.05 * abs(value))
-        yield Compared(name, value, other, difference, tolerance, _agreement(difference, tolerance))
-
-
-def _agreement(difference: float, tolerance: float) -> str:
-    return EXACTLY if difference == 0 else WITHIN if difference <= tolerance else NOT
+        tolerance = 0.0
+        if isinstance(value, float) and name.startswith(("best.value", "translation.")):
+            tolerance = 0.01 if name == "best.value" and not loss else 0.05 * abs(value)
+        if name not in NAMES:
+            yield _compared(name, value, new.get(name, "missing"), [_gap(value, new.get(name))], tolerance)
 
 
 def compare_records(recorded: pa.Table, now: pa.Table) -> Iterator[Compared]:
@@ -129,66 +120,62 @@ def compare_records(recorded: pa.Table, now: pa.Table) -> Iterator[Compared]:
     """
     ids = [table.column("instance_id").combine_chunks() for table in (recorded, now)]
     places = pc.index_in(*ids)
-    other = 2 * places.null_count + len(ids[1]) - len(ids[0])  # missing now, or new
-    yield Compared("record: texts", *map(len, ids), float(other), 0.0, _agreement(other, 0.0))
-    weights = [next(iter(record.settings(table)), {}).get("model") for table in (recorded, now)]
-    same = EXACTLY if weights[0] == weights[1] else REPORTED
-    yield Compared("record: weights (SHA-256)", *weights, np.nan, np.nan, same)
+    same = places.null_count == 0 and len(ids[0]) == len(ids[1])
+    yield _compared("record: texts", len(ids[0]), len(ids[1]), [0.0 if same else np.inf], 0.0)
     recorded, aligned = recorded.filter(places.is_valid()), now.take(places.drop_null())
     for name in [name for name in recorded.column_names if name not in ("instance_id", *record.IDENTITY_COLUMNS)]:
         if name in now.column_names:
             columns = [table.column(name).combine_chunks() for table in (recorded, aligned)]
             yield compare_column(f"record: {name}", *columns, record.column_of(recorded.schema.field(name)).tolerance)
         else:
-            yield Compared(f"record: {name}", "there", "missing", np.nan, np.nan, NOT)
+            yield _compared(f"record: {name}", "there", "missing", [np.inf], 0.0)
 
 
 def compare_column(name: str, recorded: pa.Array, now: pa.Array, tolerance: float) -> Compared:
-    """Compare one column of matched rows. tolerance: a share of the spread, and of the texts whose values may be of another
-    shape or defined elsewhere; that of the result is in the unit of the numbers.
-    """
-    (old, rows), (new, other_rows) = _innermost(recorded), _innermost(now)
-    if not pa.types.is_floating(old.type):
-        other = [before != after for before, after in zip(recorded.to_pylist(), now.to_pylist(), strict=True)]
-        share = sum(other) / max(1, len(other))
-        return Compared(name, "", "", share, tolerance, _agreement(share, tolerance))
-    old, new = (side.cast(pa.float64()).to_numpy(zero_copy_only=False) for side in (old, new))  # None as NaN
-    apart = np.bincount(rows, minlength=len(recorded)) != np.bincount(other_rows, minlength=len(recorded))
-    alike, other_alike, place = old[~apart[rows]], new[~apart[other_rows]], rows[~apart[rows]]
-    with np.errstate(invalid="ignore"):  # of two infinite values
-        gaps = np.where(alike == other_alike, 0.0, np.abs(alike - other_alike))
-    apart[place[(np.isnan(alike) != np.isnan(other_alike)) | np.isinf(gaps)]] = True
-    shared = pd.Series(gaps).groupby(place).mean()[lambda means: ~apart[means.index]]  # NaN where nothing is defined
-    values, others = (side[np.isfinite(side)] for side in (old, new))
-    difference = float(shared.mean()) if shared.notna().any() else 0.0
-    allowed = max(ROUNDING, tolerance * mean(np.abs(values - mean(values)))) if tolerance else 0.0
-    agreement = _agreement(difference, allowed)
-    if apart.any():
-        agreement = NOT if apart.mean() > tolerance else WITHIN if agreement == EXACTLY else agreement
-    return Compared(name, mean(values), mean(others), difference, allowed, agreement)
+    """Compare one column of matched rows. tolerance: a share of the spread, and of the texts that may be apart."""
+    old, new = _numbers(recorded), _numbers(now)
+    gaps = list(map(_gap, recorded.to_pylist(), now.to_pylist()))
+    allowed = max(ROUNDING, tolerance * mean(np.abs(old - mean(old)))) if tolerance else 0.0
+    return _compared(name, mean(old), mean(new), gaps, allowed, tolerance)
 
 
-def _innermost(column: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The innermost values of a column of nested lists, and the row of each."""
-    rows = np.arange(len(column))
+def _numbers(column: pa.Array) -> np.ndarray:
+    """The finite numbers in a column of nested lists; none in one of words."""
     while pa.types.is_list(column.type):
-        rows, column = rows[pc.list_parent_indices(column).to_numpy()], pc.list_flatten(column)
-    return column, rows
+        column = column.flatten()
+    values = column.drop_null().to_numpy(zero_copy_only=False) if pa.types.is_floating(column.type) else np.empty(0)
+    return values[np.isfinite(values)].astype(np.float64)
+
+
+def _gap(old: object, new: object) -> float:
+    """The mean difference of two nested lists of numbers: NaN if all are undefined in both, infinite if they cannot be
+    compared.
+    """
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        gaps = list(map(_gap, old, new))
+        return mean([gap for gap in gaps if not math.isnan(gap)])
+    if isinstance(old, float) and isinstance(new, float):
+        if math.isnan(old) and math.isnan(new):
+            return math.nan
+        if math.isfinite(old) and math.isfinite(new):
+            return abs(old - new)
+    return 0.0 if old == new else math.inf
+
+
+def _compared(name: str, recorded, now, gaps: Sequence[float], tolerance: float, share: float = 0.0) -> Compared:
+    """One result. gaps: `_gap` of each text. share: of the texts that may be apart."""
+    gaps = np.array(gaps)
+    apart, defined = mean(np.isinf(gaps)), gaps[np.isfinite(gaps)]
+    difference = mean(defined) if len(defined) else 0.0
+    agreement = NOT if difference > tolerance or apart > share else WITHIN if difference or apart > 0 else EXACTLY
+    return Compared(name, recorded, now, difference, apart, tolerance, agreement)
 
 
 def describe(compared: pd.DataFrame) -> str:
-    """Return the counts and, largest first, the results that do not agree, as a text for a terminal."""
-    counts = {kind: int((compared["agreement"] == kind).sum()) for kind in (EXACTLY, WITHIN, NOT, REPORTED)}
-    lines = [
-        f"{counted(len(compared) - counts[REPORTED], 'result')}: {counts[EXACTLY]} agree {EXACTLY}, {counts[WITHIN]} "
-        f"agree {WITHIN}, {counts[NOT]} do not"
-    ]
-    apart = compared[compared["agreement"] == NOT].drop(columns="agreement")
-    ratio = (apart["difference"] / apart["tolerance"].replace(0, np.nan)).astype(float)
-    if len(apart):
-        largest = apart.loc[ratio.sort_values(ascending=False, na_position="first").index]
-        lines += [largest.head(MOST).to_string(index=False, max_colwidth=40)]
-    lines += [f"and {len(apart) - MOST} more"] if len(apart) > MOST else []
-    if counts[REPORTED]:
-        lines.append("the weights are not the same bit for bit, which does not count: other machines round differently")
-    return "\n".join(lines)
+    """Return the counts and the results that do not agree, as a text for a terminal."""
+    counts = compared["agreement"].value_counts().reindex([EXACTLY, WITHIN, NOT], fill_value=0)
+    text = f"{counted(len(compared), 'result')}: {{}} agree {EXACTLY}, {{}} agree {WITHIN}, {{}} do not".format(*counts)
+    differing = compared[compared["agreement"] == NOT].drop(columns="agreement")
+    if len(differing):
+        text += f"\n{differing.head(MOST).to_string(index=False, max_colwidth=40)}"
+    return text + (f"\nand {len(differing) - MOST} more" if len(differing) > MOST else "")

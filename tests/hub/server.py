@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import yaml
+
 
 USER, TOKEN = "alice", "hf_alice"
 AUTH = {"type": "access_token", "accessToken": {"displayName": "test", "role": "write"}}
@@ -27,8 +29,6 @@ ROUTES = {
     "tree": f"GET /api/{REPO}/tree/{REVISION}(/(?P<path>.*))?",
     "preupload": f"POST /api/{REPO}/preupload/{REVISION}",
     "commit": f"POST /api/{REPO}/commit/{REVISION}",
-    "lfs_batch": rf"POST {WEB}\.git/info/lfs/objects/batch",
-    "lfs_receive": "PUT /lfs/(?P<sha256>[0-9a-f]{64})",
     "resolve": f"(GET|HEAD) {WEB}/resolve/{REVISION}/(?P<path>.+)",
 }
 
@@ -58,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.server.errors.append(f"{self.command} {self.path}\n{traceback.format_exc()}")
             self.close_connection = True
 
-    do_GET = do_HEAD = do_POST = do_PUT = answer
+    do_GET = do_HEAD = do_POST = answer
 
     def received(self):
         if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
@@ -114,7 +114,9 @@ class Handler(BaseHTTPRequestHandler):
         repo, commit = self.repo, self.commit_of(revision)
         files = [{"rfilename": path, "size": entry["size"]} for path, entry in commit.entries.items()]
         facts = {"_id": repo.id, "id": repo.id, "sha": commit.id, "sdk": repo.sdk, "private": repo.private}
-        return {**facts, "siblings": files, "tags": [], "downloads": 0, "likes": 0}
+        card = self.server.blobs[commit.entries["README.md"]["oid"]] if "README.md" in commit.entries else b"---\n---"
+        tags = (yaml.safe_load(card.decode().split("---\n")[1]) or {}).get("tags", [])
+        return {**facts, "siblings": files, "tags": tags, "downloads": 0, "likes": 0}
 
     def tree(self, revision, path=""):
         prefix, deep = f"{path.strip('/')}/".lstrip("/"), self.query.get("recursive", "").lower() in ("1", "true")
@@ -134,33 +136,21 @@ class Handler(BaseHTTPRequestHandler):
         commit = self.commit_of(revision)
         if (entry := commit.entries.get(path)) is None:
             raise Refusal(404, "Entry not found", "EntryNotFound")
-        return self.server.blobs[entry["sha256"]], {"X-Repo-Commit": commit.id, "ETag": f'"{entry["oid"]}"'}
+        return self.server.blobs[entry["oid"]], {"X-Repo-Commit": commit.id, "ETag": f'"{entry["oid"]}"'}
 
     def preupload(self, revision):
-        commit, answers = self.commit_of(revision), []
-        for path in (file["path"] for file in json.loads(self.body)["files"]):
-            large = path.endswith((".parquet", ".safetensors"))
-            answers.append({"path": path, "uploadMode": "lfs" if large else "regular", "shouldIgnore": False})
-            if entry := commit.entries.get(path):
-                answers[-1]["oid"] = entry["sha256" if large else "oid"]
-        return {"files": answers, "commitOid": commit.id}
-
-    def lfs_batch(self):
-        objects = [{**file, "authenticated": True} for file in json.loads(self.body)["objects"]]
-        for file in (file for file in objects if file["oid"] not in self.server.blobs):
-            file["actions"] = {"upload": {"href": f"{self.server.endpoint}/lfs/{file['oid']}", "header": {}}}
-        return {"transfer": "basic", "objects": objects, "hash_algo": "sha256"}
-
-    def lfs_receive(self, sha256):
-        return self.server.put(self.body)
+        commit, paths = self.commit_of(revision), [file["path"] for file in json.loads(self.body)["files"]]
+        files = [{"path": path, "uploadMode": "regular", "shouldIgnore": False} for path in paths]
+        for file in files:
+            if file["path"] in commit.entries:
+                file["oid"] = commit.entries[file["path"]]["oid"]
+        return {"files": files, "commitOid": commit.id}
 
     def commit(self, revision):
         entries = dict(self.commit_of(revision).entries)
         for key, value in ((line["key"], line["value"]) for line in map(json.loads, self.body.splitlines())):
             if key == "file":
                 entries[value["path"]] = self.server.put(base64.b64decode(value["content"]))
-            elif key == "lfsFile":
-                entries[value["path"]] = self.server.put(self.server.blobs[value["oid"]])
             elif key != "header":
                 del entries[value["path"]]
         sha = self.server.add_commit(self.repo, entries)
@@ -186,13 +176,13 @@ class HubServer(ThreadingHTTPServer):
     def files(self, kind, repo_id):
         """Return {path: content} of a repository as it is now."""
         entries = self.repos[kind, repo_id].commits[-1].entries
-        return {path: self.blobs[entry["sha256"]] for path, entry in entries.items() if path != ".gitattributes"}
+        return {path: self.blobs[entry["oid"]] for path, entry in entries.items() if path != ".gitattributes"}
 
     def put(self, content):
         """Keep a content; return the entry of a file that has it."""
-        sha256, oid = hashlib.sha256(content).hexdigest(), hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-        self.blobs[sha256] = content
-        return {"sha256": sha256, "size": len(content), "oid": oid}
+        oid = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+        self.blobs[oid] = content
+        return {"size": len(content), "oid": oid}
 
     def add_commit(self, repo, entries):
         repo.commits.append(SimpleNamespace(id=secrets.token_hex(20), entries=dict(sorted(entries.items()))))

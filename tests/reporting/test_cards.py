@@ -68,11 +68,9 @@ def rendered(table):
     """Every card, as it is stored: write a changed one to golden/<name>.golden where the change is meant."""
     cell = cards.cell_facts(RUN, table, model_repo=REPO)
     cells = {"tiny-bilstm": cell, "other": {**cell, "dataset": "snli"}}
-    tables = {"agreement": {"rows": 12, "columns": ["checkpoint", "tau_mean"]}, "a_b": {"rows": 3, "columns": ["n"]}}
     return {
-        "model_card.md": card(RUN, table, records_repo=RECORDS_REPO, results_repo="someone/attnfaith-results")[0],
+        "model_card.md": card(RUN, table, records_repo=RECORDS_REPO)[0],
         "records_card.md": cards.records_card(cells, repo_id=RECORDS_REPO, datasets={"snli": facts("snli")}),
-        "results_card.md": cards.results_card(tables, repo_id="someone/attnfaith-results"),
     }
 
 
@@ -143,7 +141,6 @@ def test_texts_of_others_format_nothing_and_name_no_folder(table, rendered):
     for text in (
         model_card,
         cards.records_card({"c": cell}, repo_id=REPO, datasets={"sst": dataset}),
-        cards.results_card({"t": {"rows": 1, "columns": [HOSTILE]}}, repo_id=REPO),
     ):
         _, front_matter, body = text.split("---\n", 2)
         assert yaml.safe_load(front_matter)["license"] != "mit"

@@ -162,6 +162,7 @@ def outputs(hostile, folder):
     table = markdown_table([[text(), text()], [text(), text()]], numeric=[False, True])
     written = Analysis({text(): pd.DataFrame()}, {}, {text(): table}, {text(): None})
     write_page(folder / "study", pd.DataFrame(rows), {}, written, [cell, other])
+    facts = cards.cell_facts({}, first, model_repo=None)
     view = drawn_view(4, tokens=[text() for _ in range(4)], model=text())
     pages = {
         "shown.html": ShownText(cell, 3).html(),
@@ -171,7 +172,7 @@ def outputs(hostile, folder):
         "explorer.html": explorer(cell, 0),
         "view.html": view.page,
         "view_frame.html": view._repr_html_(),
-        "records_card.md": cards.records_card({"a": cards.cell_facts({}, first, model_repo=None)}, repo_id="a/b"),
+        "records_card.md": cards.records_card({"a": facts}, repo_id="a/b", datasets={}),
         **{"shown.txt": ShownText(cell, 3), "overview.txt": Overview([cell]), "compared.txt": compared},
         "compared.csv": csv_frame(compared.frame),
     }

@@ -57,11 +57,11 @@ def cards(args):
     """Cards of trained checkpoints, as they are pushed, without pushing."""
     folders = _folders(args, "a card")
     from attnfaith.data.registry import facts
-    from attnfaith.hub import repo_id_of, shared_repos
+    from attnfaith.hub import RECORDS, repo_id_of
     from attnfaith.reporting.cards import write_cards
 
     checkpoints = {repo_id_of(args.to, name): folder for name, folder in folders.items()}
-    written = write_cards(checkpoints, args.output, facts, **shared_repos(args.to))
+    written = write_cards(checkpoints, args.output, facts, repo_id_of(args.to, RECORDS))
     print(f"cards: {args.output} ({len(folders)} of checkpoints, {counted(len(written), 'file')})")
 
 

@@ -44,7 +44,8 @@ CITED: dict[str, dict[str, list[str]]] = yaml.safe_load((FOLDER / "citations.yam
 """Kind (data set, encoder, …) -> name -> keys of its papers."""
 LICENCE = "apache-2.0"  # of code and weights
 UNKNOWN_LICENCE = "none is known here to be stated by its publisher; ask before you pass its texts on"
-TAGS = ["attention", "interpretability", "faithfulness", "attnfaith"]
+TAG = "attnfaith"  # by which a push recognises its repositories
+TAGS = ["attention", "interpretability", "faithfulness", TAG]
 DECIMALS = 6  # of numbers in metadata
 PLACES = {"path", "gates", "output_dir", "base", "folder", "vectors", "source", "tokenizer", "pretrained", "dataset"}
 """Keys whose values are paths."""
@@ -103,14 +104,13 @@ def model_card(
     dataset: Mapping,
     *,
     records_repo: str | None = None,
-    results_repo: str | None = None,
 ) -> dict[str, bytes]:
     """The files {path: content} of the card of a model: README.md, with its YAML front matter (model-index inside), and the
     chart that it shows.
 
     run: the parsed run.json. tables: records of one cell each and of the same weights; a number that several of them hold is
-    taken from the first. repo_id: "owner/name". dataset: what `attnfaith.data.registry.facts` knows about it. records_repo,
-    results_repo: the data set repositories that are pushed beside it.
+    taken from the first. repo_id: "owner/name". dataset: what `attnfaith.data.registry.facts` knows about it. records_repo:
+    the data set that its record and tables are pushed to.
 
     Raises ReportError for records of different weights.
     """
@@ -146,7 +146,6 @@ def model_card(
         measurements=[", ".join(part.get("producers", [])) or "attention and prediction" for part in settings],
         sizes=[len(other) for other in cells],
         records_repo=records_repo and Markdown(records_repo),
-        results_repo=results_repo and Markdown(results_repo),
         bibtex=Markdown("\n".join(BIBTEX[key] for key in citation_keys(cell.identity, settings)).rstrip("\n")),
     )
     return {CARD: text.encode(), **({figure: str(svg(chart, alone=True)).encode()} if chart else {})}
@@ -214,13 +213,12 @@ def write_cards(
     folders: Mapping[str, str | os.PathLike],
     output: str | os.PathLike,
     facts: Callable[[Mapping | str], Mapping],
-    **repos: str,
+    records_repo: str | None = None,
 ) -> list[Path]:
     """Write <output>/<name>.md of each run, {repo id: folder of the run}, and its chart; return the paths written.
 
-    facts: `attnfaith.data.registry.facts`. repos: records_repo and results_repo, as `model_card` takes them. Raises
-    ReportError where a folder is no run, or one that is not complete, and RecordError for a broken record, before anything
-    is written.
+    facts: `attnfaith.data.registry.facts`. records_repo: as `model_card` takes it. Raises ReportError where a folder is no
+    run, or one that is not complete, and RecordError for a broken record, before anything is written.
     """
     contents = {}
     for repo_id, folder in folders.items():
@@ -239,7 +237,7 @@ def write_cards(
         recipe = next(iter(records.settings(tables[0])), {}).get("recipe", {})
         dataset = facts(recipe.get("data") or one_cell(tables[0]).heading["dataset"])
         name = repo_id.rpartition("/")[2]
-        for path, content in model_card(run, tables, repo_id, dataset, **repos).items():
+        for path, content in model_card(run, tables, repo_id, dataset, records_repo=records_repo).items():
             contents[Path(output) / (f"{name}.md" if path == CARD else path)] = content
     return [write_atomically(path, content) for path, content in contents.items()]
 
@@ -265,7 +263,7 @@ def cell_facts(run: Mapping, record: pa.Table, *, model_repo: str | None) -> dic
     }
 
 
-def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mapping[str, Mapping] | None = None) -> str:
+def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mapping[str, Mapping]) -> str:
     """README.md of a data set repository of records, one configuration per cell: {configuration: `cell_facts`}.
 
     The shards of a cell are <configuration>/<split>-*.parquet. datasets: name -> what `attnfaith.data.registry.facts` knows
@@ -273,53 +271,22 @@ def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mappin
     """
     names = [name for name in CELL if name not in (*FINGERPRINTS, "split")]
     columns = {name: column for cell in reversed(cells.values()) for name, column in cell["columns"].items()}
-    lines = [["configuration", "model", *names, "rows", "measured"]]
+    lines, configs = [["configuration", "model", *names, "rows", "measured"]], []
     for name, cell in cells.items():
-        facts = [f"{cell['rows']:,}", ", ".join(cell["producers"]), cell["version"]]
-        lines.append([name, cell["model"], *(cell[key] for key in names), *facts])
+        numbers = [f"{cell['rows']:,}", ", ".join(cell["producers"]), cell["version"]]
+        lines.append([name, cell["model"], *(cell[key] for key in names), *numbers])
+        files = {"split": cell["split"], "path": f"{name}/{cell['split']}-*.parquet"}
+        configs.append({"config_name": name, "data_files": [files]})
     docs = [[name, "".join(f"[{axis}]" for axis in column["axes"]), column["doc"]] for name, column in columns.items()]
-    used = dict.fromkeys(cell["dataset"] for cell in cells.values())
-    return _dataset_card(
-        repo_id,
-        DatasetCardData(license="other", license_name="as-the-texts", pretty_name="Records of attention classifiers"),
-        {name: (cell["split"], f"{name}/{cell['split']}-*.parquet") for name, cell in cells.items()},
-        [lines, [["column", "axes", "meaning"], *docs]],
-        licences={name: licence((datasets or {}).get(name)) for name in used},
-    )
-
-
-def results_card(tables: Mapping[str, Mapping], *, repo_id: str) -> str:
-    """README.md of a data set repository of result tables, one configuration per table.
-
-    tables: configuration -> {"rows": n, "columns": [names]}; the table is <configuration>/results-*.parquet, its split
-    "results".
-    """
-    lines = [[name, f"{table['rows']:,}", ", ".join(table["columns"])] for name, table in tables.items()]
-    return _dataset_card(
-        repo_id,
-        DatasetCardData(license=LICENCE, pretty_name="Does attention explain? Result tables"),
-        {name: ("results", f"{name}/results-*.parquet") for name in tables},
-        [[["configuration", "rows", "columns"], *lines]],
-    )
-
-
-def _dataset_card(
-    repo_id: str,
-    data: DatasetCardData,
-    configs: Mapping[str, tuple[str, str]],
-    tables: Sequence[Sequence[Sequence]],
-    licences: Mapping[str, str] | None = None,
-) -> str:
-    """README.md of a data set. configs: {configuration: (split, files)}. tables: head first."""
-    head = data.to_dict() | {"tags": TAGS}
-    head["configs"] = [
-        {"config_name": name, "data_files": [{"split": split, "path": path}]} for name, (split, path) in configs.items()
-    ]
+    data = DatasetCardData(license="other", license_name="as-the-texts", pretty_name="Records of attention classifiers")
     return template("dataset_card.md.j2").render(
-        front_matter=yaml_head(head),
+        front_matter=yaml_head({**data.to_dict(), "tags": TAGS, "configs": configs}),
         title=data.pretty_name,
         repo_id=Markdown(repo_id),
-        first=next(((name, split) for name, (split, _) in configs.items()), None),
-        tables=[Markdown(markdown_table(table, numeric=[False] * len(table[0]))) for table in tables],
-        licences=licences,
+        first=next(iter(cells.items())),
+        tables=[
+            Markdown(markdown_table(rows, numeric=[False] * len(rows[0])))
+            for rows in (lines, [["column", "axes", "meaning"], *docs])
+        ],
+        licences={cell["dataset"]: licence(datasets.get(cell["dataset"])) for cell in cells.values()},
     )
