@@ -139,7 +139,7 @@ def test_a_recipe_read_without_pydantic_has_the_fields_of_the_recipe(tmp_path):
         ["--kind=adversarial", "--base=b", "--divergence=jsd", "--weight=1"],
         ["--model.projection=entmax", "--model.entmax_alpha=1.3", "--penalties.impermissible_mass=0.5"],
     ):
-        recipe = recipes.parse("name: a\noutput_dir: b\n", overrides)
+        recipe = recipes.build({"name": "a", "output_dir": "b"}, overrides)
         (tmp_path / "recipe.yaml").write_text(recipes.dump(recipe))
         written = written_recipe(tmp_path / "recipe.yaml")
         assert repr(objective_fields(written)) == repr(objective_fields(recipe))

@@ -6,7 +6,8 @@ import datasets
 import numpy as np
 import torch
 
-from attnfaith.recipes import Model, Penalties, Recipe
+from attnfaith.recipes import Recipe
+from attnfaith.recipes.schema import Model, Penalties
 from attnfaith.runs.train import penalties_of
 from attnfaith.training import AttentionTrainer
 

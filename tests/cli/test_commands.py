@@ -176,19 +176,15 @@ def test_table(many, kind, suffix, start, capfd):
     assert cli.main([*words, "--format", kind]) == 0
     printed = capfd.readouterr().out
     assert printed.startswith(start) and ("±" in printed or kind == "csv")
-    for _ in range(2):  # its own file is written anew
-        assert cli.main([*words, "--output", f"table{suffix}"]) == 0 and Path(f"table{suffix}").read_text() == printed
-    Path(f"mine{suffix}").write_text("mine")
-    for refused in ([*words, "--output", f"mine{suffix}"], ["compare", "soft", "sparse", "--output", f"mine{suffix}"]):
-        assert cli.main(refused) == 2 and "was not written by `attnfaith" in capfd.readouterr().err
-    assert Path(f"mine{suffix}").read_text() == "mine"
+    assert cli.main([*words, "--output", f"table{suffix}"]) == 0 and Path(f"table{suffix}").read_text() == printed
 
 
 @pytest.mark.slow
-def test_seeds_without_a_study(folder, capfd, fails):
+def test_seeds_without_a_study(folder, capfd):
     words = [*TRAIN, "--producers", "gradient", "--add", "leave_one_out", "--report.page=false", "--seeds", "4", "5"]
     assert cli.main(words) == 0
-    assert "over 2 seeds" in capfd.readouterr().out and Path("run/seeds.md").read_text().count("±") > 3
+    printed = capfd.readouterr().out
+    assert "over 2 seeds" in printed and printed.count("±") > 3
     for seed in (4, 5):
         recipe = recipes.load(f"run/seed_{seed}/recipe.yaml")
         assert (recipe.seed, recipe.name, recipe.measure.producers) == (seed, f"tiny-{seed}", ["gradient", "leave_one_out"])
@@ -196,7 +192,6 @@ def test_seeds_without_a_study(folder, capfd, fails):
     shutil.rmtree("run/seed_5")
     assert cli.main(words) == 0, "the same command goes on"
     assert os.stat("run/seed_4/record.parquet").st_mtime_ns == stamp and os.path.isfile("run/seed_5/record.parquet")
-    fails(*TRAIN, "--output_dir", "run/seed_4", "--seeds", "1", message="run/seed_4 is a run: its seeds")
 
 
 # ------------------------------------------------------------------------------------------------ a model on own texts
@@ -254,9 +249,9 @@ def test_classes_with_numbers_as_names_are_asked_for(model, capsys):
     ("words", "message"),
     [
         ([], "is a model without a recipe: give its texts, with --data.path or --data.hub_id"),
-        (["--attention", "rollout"], "--attention is for a model on texts of your own: give --data.path FILE too"),
+        (["--attention", "rollout"], "--data.path FILE or --data.hub_id OWNER/NAME"),
         (["--data.text", "review"], "--data.path FILE or --data.hub_id OWNER/NAME"),
-        ([*OWN, "--num_train_epochs", "3"], "--training.num_train_epochs: a model that is measured takes keys of data"),
+        ([*OWN, "--num_train_epochs", "3"], "no option --num_train_epochs"),
         ([*OWN, "--data.text", "text"], "there is no column 'text' for text"),
         ([*OWN, "--attention", "flows"], "attention='flows' is no reduction; give 'last', 'all', 'rollout'"),
         ([*OWN, "--producers", "exact_contribution"], "which this subject (text classifiers of transformers) lacks"),

@@ -12,7 +12,7 @@ from attnfaith.data.fingerprint import fingerprint
 from attnfaith.data.own_data import check_own, read_own, read_texts
 from attnfaith.data.own_files import read_file
 from attnfaith.data.registry import SPLITS, entry_of, facts
-from attnfaith.recipes import Data
+from attnfaith.recipes.schema import Data
 from attnfaith.support.errors import DatasetError
 
 

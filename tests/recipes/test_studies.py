@@ -64,7 +64,7 @@ def check_model(recipe):
 def test_a_recipe_builds(path):
     recipe = recipes.load(path)
     check_model(recipe)
-    assert recipes.parse(recipes.dump(recipe)) == recipe
+    assert recipes.build(recipes.read_value(recipes.dump(recipe), "")) == recipe
     assert recipe.name == path.stem and recipe.note
 
 

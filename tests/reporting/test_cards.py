@@ -16,7 +16,7 @@ from attnfaith.measurement.registry import names
 from attnfaith.models.configuration_rationale_classifier import THRESHOLDS
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.models.projections import PROJECTIONS
-from attnfaith.recipes import Penalties
+from attnfaith.recipes.schema import Penalties
 from attnfaith.reporting import cards
 from attnfaith.reporting.cells import one_cell
 from attnfaith.reporting.sections import agreement

@@ -15,6 +15,20 @@ from attnfaith.runs.removal import ranking, without
 from recipes.roar.analysis import summary
 
 
+STUDY = """
+output_dir: roar
+results: roar
+analysis: recipes/roar/analysis.py
+tables: [performance]
+blocks:
+  - {name: whole, recipe: run/recipe.yaml, set: {measure.producers: []}, grid: {seed: [3]}}
+  - name: without
+    recipe: run/recipe.yaml
+    set: {measure.producers: [], data.removal.base: run, data.removal.share: 0.3}
+    grid: {data.removal.by: [random, leave_one_out, lrp, absolute_lrp], seed: [3]}
+"""
+
+
 def test_the_first_words_become_unknown(tiny_rows):
     rows = datasets.Dataset.from_list(tiny_rows([10, 3, 0]))
     scores = {"tiny/test/0": np.arange(10.0), "tiny/test/1": np.array([1.0, 5.0, 3.0]), "tiny/test/2": np.zeros(0)}
@@ -50,7 +64,8 @@ def test_measures_that_know_the_evidence_cost_more(tiny_recipe, tmp_path, monkey
         report__page=False,
     )
     runs.run(recipe)
-    words = ["roar", "run", "--output", "roar", "--measures", "leave_one_out", "lrp", "--shares", "0.3", "--seeds", "3"]
+    Path("roar.yaml").write_text(STUDY)
+    words = ["study", "roar.yaml", "--cores", "1"]
     assert cli.main(words) == 0
     rows, names = pd.read_csv("roar/roar.csv", keep_default_na=False), ("random", "leave_one_out", "lrp", "absolute_lrp")
     keys = [("none", 0.0, 3, 200), *((name, 0.3, 3, 200) for name in names)]
@@ -66,7 +81,7 @@ def test_measures_that_know_the_evidence_cost_more(tiny_recipe, tmp_path, monkey
     assert all(np.array_equal(sizes[name], np.abs(values)) for name, values in signed.items())
 
     stamp = Path("roar/whole-3/record.parquet").stat().st_mtime_ns
-    shutil.rmtree("roar/without-leave_one_out-0.3-3")
+    shutil.rmtree("roar/without-leave_one_out-3")
     assert cli.main(words) == 0, "only the missing model is trained"
     assert Path("roar/whole-3/record.parquet").stat().st_mtime_ns == stamp
     pd.testing.assert_frame_equal(pd.read_csv("roar/roar.csv", keep_default_na=False), rows)

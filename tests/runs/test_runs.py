@@ -25,7 +25,7 @@ LEFT = ["model", "recipe.yaml", "record.parquet", "report", "run.json"]
 
 
 def variant(recipe, *overrides):
-    return recipes.parse(recipes.dump(dataclasses.replace(recipe, note="")), overrides)
+    return recipes.build(dataclasses.asdict(recipe) | {"note": ""}, overrides)
 
 
 def contents(folder):

@@ -14,7 +14,7 @@ from attnfaith.support.errors import AttnfaithError
 RECIPES = Path(__file__).parents[2] / "recipes"
 JAIN_WALLACE = {name: str(RECIPES / "jain_wallace_2019" / file) for name, file in (
     ("analysis", "analysis.py"), ("published", "published.csv"))}  # fmt: skip
-TINY = "name: tiny\noutput_dir: unused\nmodel: {embedding_size: 8, hidden_size: 8}\n"
+TINY = {"name": "tiny", "output_dir": "unused", "model": {"embedding_size": 8, "hidden_size": 8}}
 BASE = {"name": "base", "set": {"measure.limit": 5}, "grid": {"seed": [1, 2]}}
 GUIDED = {
     "name": "guided",
@@ -42,7 +42,7 @@ def test_cells_are_the_product_of_the_grid():
 def test_a_text_of_a_study_is_read_as_that_text(value):
     block = {"recipe": "a/sst.yaml", "set": {"note": value.replace("{not}", "{seed}")}, "grid": {"seed": [3]}}
     (cell,) = plan.cells(study_of(block))
-    recipe = recipes.parse(TINY, cell.overrides)
+    recipe = recipes.build(TINY, cell.overrides)
     assert recipe.note == value.replace("{not}", "3") and recipe.seed == 3
 
 
@@ -76,7 +76,7 @@ def test_a_value_may_name_a_key_of_the_grid():
     ],
 )
 def test_a_study_that_cannot_work(tmp_path, blocks, keys, message):
-    (tmp_path / "tiny.yaml").write_text(TINY)
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
     blocks = [{"recipe": str(tmp_path / "tiny.yaml"), **block} for block in blocks]
     if isinstance(keys, dict):
         tree = {"output_dir": str(tmp_path / "runs"), "results": str(tmp_path / "results"), "blocks": blocks, **keys}
@@ -88,7 +88,7 @@ def test_a_study_that_cannot_work(tmp_path, blocks, keys, message):
 
 def test_cells_that_a_record_tells_apart():
     kinds = ([], ["--random_erasure=0.5"], ["--hierarchy=sentence"])
-    wanted = {str(words): recipes.parse(TINY, words) for words in kinds}
+    wanted = {str(words): recipes.build(TINY, words) for words in kinds}
     plan.check_distinct(wanted)
     for recipe in wanted.values():
         with pytest.raises(recipes.RecipeError, match="give them different seeds"):

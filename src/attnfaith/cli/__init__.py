@@ -20,7 +20,7 @@ __all__ = ["guarded", "main", "usage"]
 GROUPS = {
     "Train and measure": ("train", "measure", "report"),
     "Look": ("list", "show", "view", "space", "compare", "table"),
-    "Many runs": ("study", "roar"),
+    "Many runs": ("study",),
     "On the Hub": ("push", "cards", "reproduce"),
     "Set up": ("completion", "install-metric"),
 }

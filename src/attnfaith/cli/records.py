@@ -1,15 +1,11 @@
 """Commands that read records: reports, texts, models and runs side by side, tables, the Space."""
 
-import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from attnfaith.cli.command import DEVICE, MIX, RECORDS, argument, command
-from attnfaith.support.errors import AttnfaithError, excerpt
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.support.files import write_atomically
-
-
-PAGE = 'content="attnfaith {} '
-"""What pages of this package hold at their beginning."""
 
 
 @command(
@@ -30,21 +26,29 @@ def report(args):
     from attnfaith import recipes, record
     from attnfaith.reporting.page import write_report
 
-    table = record.concatenate(_tables(sources, args))
+    table = record.concatenate(_tables(sources, mix_versions=args.mix_versions))
     recipe = recipes.load(own / "recipe.yaml") if own and (own / "recipe.yaml").is_file() else None
     section = recipe.report if recipe else recipes.Report()
     examples = section.examples if args.examples is None else args.examples
     print(f"report: {write_report(table, args.output or own / 'report', title=section.title, n_examples=examples)}")
 
 
-def _tables(sources, args) -> list:
-    """The records of sources; of one version unless --mix-versions is given."""
+def _tables(sources, *, mix_versions: bool) -> list:
+    """The records of sources; of one version of the package unless mix_versions."""
     from attnfaith import record
 
     tables = [source.load() for source in sources]
-    if not args.mix_versions:
+    if not mix_versions:
         record.check_one_version(tables)
     return tables
+
+
+def cells_of(words: Sequence[str], *, mix_versions: bool) -> list:
+    """The cells of runs, records, Hub ids and folders of runs."""
+    from attnfaith.record.lookup import find_records
+    from attnfaith.reporting.cells import split_cells
+
+    return [cell for table in _tables(find_records(*words), mix_versions=mix_versions) for cell in split_cells(table)]
 
 
 @command(
@@ -82,33 +86,12 @@ def view(args):
     The page shows what the answer takes of each word, and attention of each layer and head, rollout, ALTI and value zeroing;
     for pairs of sentences which words align, with gold links. It is one file that needs no network.
     """
-    if args.output.suffix not in (".html", ".htm"):
-        raise AttnfaithError(f"--output {excerpt(str(args.output))}: the page is HTML, so end its name in .html")
-    _check_own(args.output, "view", PAGE.format("view"))
-    from attnfaith.loading import model_folder
-    from attnfaith.measurement import registry
-    from attnfaith.reporting.view import TITLES
-
-    wrong = {*(args.measure or ())} - {*TITLES, *registry.names("pairs")}
-    if wrong:
-        raise AttnfaithError(f"--measure {excerpt(min(wrong))} is not known; there are {', '.join(TITLES)}")
-    if not os.path.exists(args.model):
-        model_folder(args.model)
     from attnfaith.api.viewing import view
 
     text = args.text if args.pair is None else (args.text, args.pair)
     drawing = view(args.model, text, args.measure, device=args.device)
     page = drawing.save(args.output)
     print(f"{drawing}\nview: {page} ({page.stat().st_size / 1e3:,.0f} kB)")
-
-
-def _check_own(path: Path | None, name: str, mark: str) -> None:
-    """Raise AttnfaithError where a file is there that this command did not write: its beginning lacks the mark."""
-    if path and path.is_file() and mark.encode() not in path.read_bytes()[:4000]:
-        raise AttnfaithError(
-            f"{path} is there already and was not written by `attnfaith {name}`, or holds another table: name another, or "
-            "delete it"
-        )
 
 
 @command(
@@ -128,7 +111,6 @@ def compare(args):
     agreement with each measure, accuracy, effects of experiments. Runs that differ in their seed alone are one side.
     Without enough evidence the answer is `cannot be told`, not equal.
     """
-    _check_own(args.page, "compare", PAGE.format("compare"))
     from attnfaith.api.records import compare
     from attnfaith.reporting.compare import comparison_page
     from attnfaith.support.escaping import csv_frame
@@ -136,9 +118,7 @@ def compare(args):
     comparison = compare(*args.run, mix_versions=args.mix_versions)
     print(comparison)
     if args.output:
-        numbers = csv_frame(comparison.frame)
-        _check_own(args.output, "compare", numbers.partition("\n")[0])
-        print(f"\nnumbers: {write_atomically(args.output, numbers)}")
+        print(f"\nnumbers: {write_atomically(args.output, csv_frame(comparison.frame))}")
     if args.page:
         print(f"\npage: {write_atomically(args.page, comparison_page(comparison))}")
 
@@ -150,7 +130,7 @@ SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".txt": "text"}
     RECORDS,
     argument("--rows", nargs="+", metavar="KEY", help="what names the rows, such as dataset encoder projection"),
     argument("--columns", metavar="KEY", help="what names the columns: measure, quantity, projection, …"),
-    argument("--where", nargs="+", default=[], metavar="KEY=VALUE", help="only these, such as projection=softmax"),
+    argument("--where", nargs="+", metavar="KEY=VALUE", help="only these, such as projection=softmax"),
     argument("--format", choices=tuple(SUFFIXES.values()), help="(default: by the suffix of --output, else text)"),
     argument("--output", type=Path, help="a file to write to: .md, .tex, .csv or .txt"),
     MIX,
@@ -169,23 +149,16 @@ def table(args):
     kind = args.format or (SUFFIXES.get(args.output.suffix) if args.output else "text")
     if kind is None:
         raise AttnfaithError(f"--output {args.output}: end it in {', '.join(SUFFIXES)}, or give --format")
-    if bool(args.rows) != bool(args.columns):
-        raise AttnfaithError("--rows and --columns go together: give both, or neither")
-    if args.where and not args.rows:
-        raise AttnfaithError("--where is for a table with --rows and --columns: give these too")
-    where = dict(word.split("=", 1) for word in args.where if "=" in word)
-    if len(where) < len(args.where):
-        raise AttnfaithError(f"--where {' '.join(args.where)}: write KEY=VALUE, such as projection=softmax")
-    from attnfaith.record.lookup import find_records
-    from attnfaith.reporting.cells import split_cells
+    if (args.rows or args.columns or args.where) and not (args.rows and args.columns):
+        raise AttnfaithError("--rows and --columns go together, and --where only with both")
     from attnfaith.reporting.seed_tables import overview, seed_table
 
-    cells = [cell for table in _tables(find_records(*args.run), args) for cell in split_cells(table)]
+    cells = cells_of(args.run, mix_versions=args.mix_versions)
+    where = dict(word.partition("=")[::2] for word in args.where or ())
     wide = [seed_table(cells, args.rows, args.columns, where)] if args.rows else overview(cells)
     if kind == "csv" and len(wide) > 1:
         raise AttnfaithError("a CSV holds one table: give --rows and --columns")
     text = "\n".join(part.formatted(kind) for part in wide)
-    _check_own(args.output, "table", text.partition("\n")[0])
     print(f"table: {write_atomically(args.output, text)}\n" if args.output else text, end="")
 
 

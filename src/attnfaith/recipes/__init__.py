@@ -3,36 +3,8 @@
 `schema`: the keys, and which recipes each is for. `files`: recipes found, read and written. `options`: the keys on a command
 line.
 """
+# ruff: noqa: F401  (the names of the package)
 
-from attnfaith.recipes.files import (
-    build,
-    check_data,
-    differences,
-    dump,
-    find,
-    flat,
-    folder,
-    load,
-    named,
-    parse,
-    read_file,
-    read_value,
-)
+from attnfaith.recipes.files import build, differences, dump, find, flat, folder, load, named, read_file, read_value
 from attnfaith.recipes.options import parse_overrides
-from attnfaith.recipes.schema import (
-    Data,
-    Model,
-    Penalties,
-    Recipe,
-    RecipeError,
-    Removal,
-    Report,
-    Training,
-    make_section,
-    section,
-)
-
-
-__all__ = ["Data", "Model", "Penalties", "Recipe", "RecipeError", "Removal", "Report", "Training"]
-__all__ += ["build", "check_data", "differences", "dump", "find", "flat", "folder", "load", "make_section", "named", "parse"]
-__all__ += ["parse_overrides", "read_file", "read_value", "section"]
+from attnfaith.recipes.schema import Recipe, RecipeError, Removal, Report, make_section, section

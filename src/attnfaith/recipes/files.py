@@ -1,6 +1,7 @@
 """Recipes as files: found, read with overrides, and written; plugins imported."""
 
 import contextlib
+import copy
 import difflib
 import importlib
 import os
@@ -13,7 +14,6 @@ from typing import Any
 
 import yaml
 
-from attnfaith.data.registry import entry_of, pairs_entry
 from attnfaith.recipes.options import parse_overrides
 from attnfaith.recipes.schema import Recipe, RecipeError, make_section
 from attnfaith.support.errors import cut, excerpt
@@ -85,18 +85,17 @@ def load(
 
     Raises RecipeError for a file that is missing or not YAML, an unknown key, a wrong type, a plugin that is not found.
     """
-    pairs, source = parse_overrides(overrides), "the recipe"
+    pairs = parse_overrides(overrides)
     places = [(key, str(value)) for key, value in pairs if key in ("data.name", "data.path", "data.hub_id")]
     if path is None and places:
         key, name = places[-1]
         if key == "data.path":  # reviews.csv.gz is reviews
             name = Path(name).resolve().name.partition(".")[0] or "own"
         name = re.sub(r"[^\w.-]+", "-", name)
-        tree = {"name": name, "output_dir": f"runs/{name}"}
+        recipe = build({"name": name, "output_dir": f"runs/{name}"}, pairs)
     else:
         path = find(QUICKSTART if path is None else path)
-        tree, source = read_file(path, "recipe"), str(path)
-    recipe = _overridden(tree, pairs, source)
+        recipe = build(read_file(path, "recipe"), pairs, str(path))
     if untrusted and recipe.plugins:
         raise RecipeError(f"{path}: plugins={excerpt(recipe.plugins)}: no code is imported for a recipe from the Hub")
     if recipe.plugins and os.getcwd() not in sys.path:  # after all others, so that it replaces no installed module
@@ -110,14 +109,14 @@ def load(
     return recipe
 
 
-def parse(text: str, overrides: Sequence[str | tuple[str, Any]] = ()) -> Recipe:
-    """Return a recipe from YAML text, with overrides; its note then calls it a variant of the noted recipe. See `load`."""
-    return _overridden(read_value(text, "the recipe"), parse_overrides(overrides), "the recipe")
+def build(tree: Any, overrides: Sequence[str | tuple[str, Any]] = (), source: str = "the recipe") -> Recipe:
+    """Return a recipe from nested dictionaries, with overrides; its note then calls it a variant of the noted recipe.
 
-
-def _overridden(tree: Any, pairs: Sequence[tuple[str, Any]], source: str) -> Recipe:
-    if not isinstance(tree, dict):
+    source: for the message. Raises RecipeError for an unknown key or a wrong value.
+    """
+    if not isinstance(tree, Mapping):
         raise RecipeError(f"{source} must hold keys and values, such as 'name: quickstart'")
+    tree, pairs = copy.deepcopy(dict(tree)), parse_overrides(overrides)
     keys = list(dict(pairs))
     for key, value in pairs:
         *path, last = key.split(".")
@@ -134,7 +133,7 @@ def _overridden(tree: Any, pairs: Sequence[tuple[str, Any]], source: str) -> Rec
         changed = cut(", ".join(changed), 200)
         tree["note"] = f"A variant of a recipe, with another {changed}. The recipe itself says: {tree['note']}"
     with named(f"{source} with --{cut(', --'.join(keys))}" if keys else source):
-        return build(tree)
+        return make_section(Recipe, tree, "recipe")
 
 
 @contextlib.contextmanager
@@ -146,21 +145,8 @@ def named(source: str) -> Iterator[None]:
         raise RecipeError(f"{source}: {error}") from error
 
 
-def build(tree: Mapping) -> Recipe:
-    """Return a recipe from nested dictionaries. Raises RecipeError for an unknown key or a wrong value."""
-    return make_section(Recipe, tree, "recipe")
-
-
-def check_data(recipe: Recipe) -> None:
-    """Raise DatasetError where no data set of the recipe's name is registered for its kind of model. Needs no torch."""
-    if recipe.kind != "translator":
-        entry_of(recipe.data)
-    elif recipe.data.path is None:
-        pairs_entry(recipe.data.name)
-
-
 def dump(recipe: Recipe) -> str:
-    """Return the recipe as YAML that `parse` reads back, complete: every default is written out."""
+    """Return the recipe as YAML, complete: every default is written out."""
     return yaml.dump(asdict(recipe), Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 

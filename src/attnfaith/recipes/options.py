@@ -4,6 +4,7 @@ The options of a recipe's keys are made from its schema: type, default and help 
 """
 
 import argparse
+import itertools
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,50 +25,47 @@ class UsageError(AttnfaithError):
 class Parser(argparse.ArgumentParser):
     """The arguments of one command, as `add_argument` takes them; where names clash, they come before the keys of a recipe.
 
-    examples: command lines without "attnfaith". keys: sections of a recipe whose keys the help lists, all with (""); the
-    command takes every key then. None: no keys.
+    examples: command lines without "attnfaith". keys: beginnings of the recipe's keys that the command takes, ("",) for all.
     """
 
-    def __init__(self, command: str, description="", arguments=(), *, examples=(), keys=None, **options):
+    def __init__(self, command: str, description="", arguments=(), *, examples=(), keys=(), **options):
         text = "\n\n".join(textwrap.fill(" ".join(part.split()), 100) for part in description.split("\n\n"))
         if examples:
             text += "\n\nexamples:\n" + "\n".join(f"  attnfaith {example}" for example in examples)
         layout = partial(argparse.RawDescriptionHelpFormatter, max_help_position=8, width=100)
         name = f"attnfaith {command}"
         super().__init__(prog=name, description=text, formatter_class=layout, allow_abbrev=False, **options)
-        self.keys = keys
         for names, settings in arguments:
             self.add_argument(*names, **settings)
-        if keys is None:
-            return
-        self.usage = f"{self.format_usage().removeprefix('usage: ').rstrip()} [--key value ...]"
-        self.set_defaults(overrides=())
-        for part, kind in {"": Recipe, **SECTIONS}.items():
-            listed = "" in keys or part in keys
-            group = self.add_argument_group(part or "recipe", kind.__doc__.splitlines()[0]) if listed else self
-            for key in (key for key in KEYS if key.section == part):
-                self._add_key(group, key, listed)
+        self.keys = [key for key in KEYS if key.name.startswith(tuple(keys))]
+        if self.keys:
+            self.usage = f"{self.format_usage().removeprefix('usage: ').rstrip()} [--key value ...]"
+            self.set_defaults(overrides=())
+        for section, part in itertools.groupby(self.keys, lambda key: key.section):
+            summary = SECTIONS.get(section, Recipe).__doc__.splitlines()[0]
+            group = self.add_argument_group(section or "recipe", summary)
+            for key in part:
+                self._add_key(group, key)
 
-    def _add_key(self, group, key: "Key", listed: bool) -> None:
-        names = [f"--{name}" for name in (key.name, key.short) if name]
+    def _add_key(self, group, key: "Key") -> None:
         action = group.add_argument(
-            *(name for name in names if name not in self._option_string_actions),  # the command's own come first
+            *(name for name in key.options if name not in self._option_string_actions),  # the command's own come first
             action=_Override,
             dest=key.name,
             default=argparse.SUPPRESS,
             nargs="*" if "list" in key.kinds else "?" if {"any", "true or false"} & key.kinds else None,
             metavar="VALUE",
-            help=key.help.replace("%", "%%") if listed else argparse.SUPPRESS,
+            help=key.help,
         )
         action.kinds = key.kinds
 
     def parse_known_args(self, args=None, namespace=None):
         """Parse as argparse does; a dictionary's own keys are options too: `--data.arguments.length "[3, 4]"`."""
-        for word in (args or ()) if self.keys is not None else ():
-            name = str(word).partition("=")[0].removeprefix("--")
-            inner = any("keys and values" in key.kinds and name.startswith(f"{key.name}.") for key in KEYS)
+        for word in args or ():
+            name = word.partition("=")[0].removeprefix("--")
+            inner = any("keys and values" in key.kinds and name.startswith(f"{key.name}.") for key in self.keys)
             if inner and f"--{name}" not in self._option_string_actions:
-                self._add_key(self, Key(name, None, "", {"any"}, ""), False)
+                self._add_key(self, Key(name, {"any"}, argparse.SUPPRESS))
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
@@ -83,24 +81,32 @@ class Parser(argparse.ArgumentParser):
 
 
 class Key(NamedTuple):
-    """One key of a recipe."""
+    """One key of a recipe. name: dotted. kinds: of its values, in words."""
 
-    name: str  # dotted
-    short: str | None  # its last part, where no other key has it
-    section: str
-    kinds: set[str]  # of its values, in words
+    name: str
+    kinds: set[str]
     help: str
+
+    @property
+    def section(self) -> str:
+        return self.name.partition(".")[0] if "." in self.name else ""
+
+    @property
+    def options(self) -> list[str]:
+        """Its name and, where no other section has such a key, its last part."""
+        section, _, last = self.name.rpartition(".")
+        unique = section in SECTIONS and NAMES.count(last) == 1
+        return [f"--{self.name}", *([f"--{last}"] if unique else [])]
 
 
 WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
 WORDS |= {"object": "keys and values", "array": "list"}
 
 
-def _keys(part: Mapping, prefix: str = "", section: str = "") -> Iterator[Key]:
+def _keys(part: Mapping, prefix: str = "") -> Iterator[Key]:
     """The keys of a part of the recipe's JSON schema, and those of its sections."""
     for name, facts in part["properties"].items():
         choices = facts.get("anyOf", [facts])
-        inner = [SCHEMA["$defs"][choice["$ref"].rpartition("/")[2]] for choice in choices if "$ref" in choice]
         if name not in SECTIONS:
             kinds = [str(word) for choice in choices for word in choice.get("enum", [WORDS[choice.get("type", "object")]])]
             text = f"{' '.join(facts['description'].split())}; {' or '.join(kinds)}"
@@ -108,10 +114,10 @@ def _keys(part: Mapping, prefix: str = "", section: str = "") -> Iterator[Key]:
                 text += ", required"
             elif facts.get("default") not in (None, [], {}):  # the text says what null means
                 text += f", default {yaml.safe_dump(facts['default'], default_flow_style=True).splitlines()[0]}"
-            short = name if section == prefix[:-1] != "" and NAMES.count(name) == 1 else None
-            yield Key(f"{prefix}{name}", short, section, {*kinds}, text)
-        for keys in inner:
-            yield from _keys(keys, f"{prefix}{name}.", section or name)
+            yield Key(f"{prefix}{name}", {*kinds}, text.replace("%", "%%"))
+        for choice in choices:
+            if "$ref" in choice:
+                yield from _keys(SCHEMA["$defs"][choice["$ref"].rpartition("/")[2]], f"{prefix}{name}.")
 
 
 SCHEMA = TypeAdapter(Recipe).json_schema()

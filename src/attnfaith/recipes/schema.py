@@ -62,38 +62,11 @@ def key(default: Any, text: str, home: str = "", usual: Any = None) -> Any:
     return Field(default, description=text, json_schema_extra={"home": home, "usual": usual})
 
 
-FORMER = {
-    "attention_learning_rate_factor": 1.0,
-    "bf16": False,
-    "contiguous": False,
-    "gradient_accumulation_steps": 1,
-    "impermissible_heads": "mean",
-    "level": "sentence",
-    "missing_vectors": "zero",
-    "pooling": "average",
-    "reads": "zeroed",
-    "select_on": "validation",
-    "share_embeddings": True,
-    "temperature": 0.1,
-    "transition": 0.0,
-    "two_sided": False,
-    "word_tying_padding": False,
-}
-"""Keys that earlier versions wrote into recipes, with the one value that means nothing today."""
-
-
-FREE = ("arguments", "options", "set")
-"""Keys whose values are passed on as they are."""
-
-
 def make_section(kind: type, values: Mapping, place: str):
-    """Return a section from its keys and inner sections; null is the default, also of a key of an earlier version.
-
-    Raises RecipeError with the place of a mistake and its value.
-    """
+    """Return a section from its keys and inner sections. Raises RecipeError with the place of a mistake and its value."""
     adapter = TypeAdapter(kind)
     try:
-        return adapter.validate_json(json.dumps(_stated(values)))  # JSON, as strict mode takes no dictionary for a section
+        return adapter.validate_json(json.dumps(values))  # JSON, as strict mode takes no dictionary for a section
     except ValidationError as refusal:
         mistake = refusal.errors(include_url=False)[0]
         path = place + "".join(f"[{step}]" if isinstance(step, int) else f".{cut(step, 60)}" for step in mistake["loc"])
@@ -108,14 +81,6 @@ def make_section(kind: type, values: Mapping, place: str):
         raise RecipeError(f"{path}={excerpt(mistake['input'])}: {mistake['msg']}") from refusal
     except (TypeError, ValueError, RecursionError) as error:
         raise RecipeError(f"{place} holds a value that is none of JSON: {excerpt(error)}") from error
-
-
-def _stated(values: Any) -> Any:
-    """The values without keys that are null, and keys of earlier versions with the only value that they had."""
-    if not isinstance(values, Mapping):
-        return values
-    stated = {name: value for name, value in values.items() if value is not None and FORMER.get(name, ...) != value}
-    return {name: value if name in FREE else _stated(value) for name, value in stated.items() if name != "outputs"}
 
 
 @section
@@ -335,13 +300,14 @@ class Report:
 
 SCHEDULE = {"lr_scheduler_type": "linear", "warmup_steps": 0.1}
 """Of pretrained models and translators: the learning rate rises over a tenth of the updates, then falls to 0."""
-REFUSED_ARGUMENTS = (
-    *("_", "accelerator", "batch_eval", "dataloader_multi", "ddp_", "debug", "deepspeed", "do_", "enable_jit", "fsdp"),
-    *("greater", "hub_", "include_", "label_names", "length_column", "liger", "load_best", "local_rank", "logging_dir"),
-    *("optim", "output_dir", "parallelism", "project", "push_to_hub", "remove_unused", "report_to", "resume_from"),
-    *("run_name", "seed", "torch_compile", "trackio", "use_liger"),
+ARGUMENTS = (
+    *("activation_", "adam_", "auto_find", "average_tokens", "bf16", "data_seed", "dataloader_", "disable_tqdm", "eval_"),
+    *("fp16", "full_determinism", "gradient_", "ignore_data", "label_smoothing", "log_", "logging_", "lr_scheduler"),
+    *("max_steps", "neftune_", "save_", "skip_memory", "tf32", "torch_empty", "use_cache", "warmup_"),
 )
-"""Beginnings of the names of TrainingArguments that no recipe sets, as it may come from a stranger."""
+"""Beginnings of the names of TrainingArguments that a recipe may set: they name no files, code or machines, as it may come
+from a stranger.
+"""
 
 
 @section
@@ -464,8 +430,6 @@ class Recipe:
         )
         misplaced = (pairs and objective.kind != "classification") or (against and not pooled)
         yield misplaced, f"{goal} is only for classifiers of this package whose attention pools states"
-        unmoved = objective.kind == "adversarial" and model.projection == "uniform"
-        yield unmoved, f"{goal} with model.projection='uniform': uniform attention cannot move"
         unmoved = pairs and mass > 0 and (model.type != "gru" or model.projection in ("none", "uniform"))
         yield unmoved, "penalties.impermissible_mass of sentence pairs needs model.type=gru, with attention that can change"
 
@@ -473,8 +437,8 @@ class Recipe:
         unknown = pairs and metric not in (None, "loss", "token_accuracy")
         yield unknown, f"training.metric_for_best_model={excerpt(metric)}: of sentence pairs choose loss or token_accuracy"
         for name in training.arguments:
-            where = f"set training.{name}" if name in own else "a recipe names no files, code or machines here"
-            yield name in own or name.startswith(REFUSED_ARGUMENTS), f"training.arguments.{cut(name, 60)}: {where}"
+            where = f"set training.{name}" if name in own else f"choose from those that begin with {', '.join(ARGUMENTS)}"
+            yield name in own or not name.startswith(ARGUMENTS), f"training.arguments.{cut(name, 60)}: {where}"
 
 
 SECTIONS = {key.name: key.type for key in fields(Recipe) if is_dataclass(key.type)}
