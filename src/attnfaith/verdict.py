@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from attnfaith.stats import ratio_intervals, rounded, wilson_interval
+from attnfaith.support.errors import counted
 
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -181,8 +182,8 @@ def judge(losses: Losses) -> Verdict:
 def _too_few(losses: Losses, n: int) -> tuple[str, str] | None:
     """The reason and the advice where texts are few or the model no better than the commonest class; or None."""
     if n < MIN_TEXTS:
-        measured = "1 text was measured" if n == 1 else f"{n:,} different texts were measured"
-        return f"Only {measured}; at least {MIN_TEXTS} are needed.", f"Measure {MIN_TEXTS - n} more."
+        texts = counted(n, "different text")
+        return f"Only {texts} can be judged; at least {MIN_TEXTS} are needed.", f"Measure {MIN_TEXTS - n} more."
     accuracy, commonest = accuracy_interval(losses.predicted, losses.labels), commonest_share(losses.labels)
     if accuracy.low <= commonest:
         return (

@@ -234,6 +234,8 @@ def test_the_chart_draws_evidence_or_agreement():
     (bar,) = chart.bars
     assert (bar.label, bar.marks[0][0], bar.low, bar.high) == ("gradient", row["tau_mean"], row["ci_low"], row["ci_high"])
     assert chart.chance == 0 and chart.ticks == charts.TAUS and sum(bar.shares) == pytest.approx(1)
+    single = build([{"attention": [1.0], "gradient": [1.0]}], measures=("gradient",))
+    assert agreement.measures_chart([one_cell(single)]) is None, "no text has a tau"
 
 
 def test_marks_stand_where_their_numbers_are():

@@ -32,7 +32,7 @@ def page_of(record, folder, **options):
 
 def test_a_report_holds_its_page_tables_and_figures_and_the_same_record_gives_the_same_bytes(tmp_path):
     record = draw(20, rationale=True)
-    index = write_report(record, tmp_path / "deep" / "report", facts={"k": 1})
+    index = write_report(record, tmp_path / "deep" / "report")
     assert index == tmp_path / "deep" / "report" / "index.html"
     figures = ("tau_by_measure", "dispersion_by_scores")
     tables = ("agreement", "performance", "plausibility", "summary")
@@ -47,8 +47,8 @@ def test_a_report_holds_its_page_tables_and_figures_and_the_same_record_gives_th
     links = set(re.findall(r'href="([^"#]+)"', before["index.html"].decode()))
     assert links == set(before) - {"index.html"}
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["report"]
-    assert contents(write_report(record, tmp_path / "b", facts={"k": 1}).parent) == before
-    write_report(record, index.parent, facts={"k": 1})  # over the old report
+    assert contents(write_report(record, tmp_path / "b").parent) == before
+    write_report(record, index.parent)  # over the old report
     assert contents(index.parent) == before
 
 
@@ -137,7 +137,7 @@ def test_bad_records_are_refused(tmp_path):
     for table, message in [*cases, *((table, "the record's settings are not those of a run") for table in wrong)]:
         with pytest.raises(records.RecordError, match=message):
             write_report(table, tmp_path / "report")
-    with pytest.raises(ValueError, match="n_examples is 0"):
+    with pytest.raises(ValueError, match="examples=0"):
         write_report(record, tmp_path / "report", n_examples=0)
     assert list(tmp_path.iterdir()) == []
 

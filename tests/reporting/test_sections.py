@@ -308,7 +308,7 @@ def test_a_section_is_one_file(tmp_path, monkeypatch):
     try:
         assert list(sections.registry())[-1] == "weights"
         record = build([{"attention": weights} for weights in ([0.5, 0.5], [1.0], [0.2, 0.8], [0.25] * 4)])
-        html = write_report(record, tmp_path / "report", facts={}).read_text(encoding="utf-8")
+        html = write_report(record, tmp_path / "report").read_text(encoding="utf-8")
         tables = study_tables([*split_cells(record), *split_cells(build([{"attention": [1.0]}], seed=1))], ["weights"])
     finally:
         sections.registry.cache_clear()

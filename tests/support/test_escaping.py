@@ -156,7 +156,7 @@ def outputs(hostile, folder):
     """All that is written of such records: {name: text}."""
     text, first = texts_of(hostile), drawn(hostile)
     cell, other = (split_cells(table)[0] for table in (first, drawn(hostile, seed=1)))
-    write_report(first, folder / "report", title=text(), facts={text(): text(), "nested": {text(): [text()]}}, n_examples=2)
+    write_report(first, folder / "report", title=text(), n_examples=2)
     compared = compare([first, drawn(hostile, projection="sparsemax")], [text(), text()])
     rows = {"cell": [text()], "block": [text()], "status": ["failed"], "n": [np.nan], "reason": [text()]}
     table = markdown_table([[text(), text()], [text(), text()]], numeric=[False, True])

@@ -6,7 +6,6 @@ Shapes: N texts or pairs of sentences, T tokens of a text or source words, C cla
 """
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
@@ -38,7 +37,7 @@ from attnfaith.reporting.html import packed, script, template
 from attnfaith.reporting.sections.agreement import measures_chart, side_by_side
 from attnfaith.reporting.sections.alignment import ANY, AXES, Reading, at, columns, readings, weights
 from attnfaith.reporting.tables import table_files
-from attnfaith.reporting.verdicts import UNMEASURED, verdict
+from attnfaith.reporting.verdicts import verdict
 from attnfaith.support.errors import FileError
 from attnfaith.support.escaping import file_name, script_data
 from attnfaith.support.files import write_atomically
@@ -66,15 +65,13 @@ def write_report(
     out_dir: str | os.PathLike,
     *,
     title: str | None = None,
-    facts: Mapping[str, object] | None = None,
     n_examples: int = 5,
 ) -> Path:
     """Write a record's report into `out_dir` and return the path of its index.html.
 
     The folder holds index.html (one page that needs nothing beside it), tables/*.csv, *.md and *.parquet, and
-    figures/*.png, *.svg and *.pdf. The same record gives the same bytes. facts: how the run was made, by
-    name; None for the facts that the record holds. n_examples: pairs of sentences shown of lowest and of highest
-    error in each cell.
+    figures/*.png, *.svg and *.pdf. The same record gives the same bytes. n_examples: pairs of sentences shown of lowest and
+    of highest error in each cell.
 
     Nothing is written before all is made, and each file whole or not at all, the page last; then what an older report had
     more goes. Other files in the folder stay.
@@ -83,7 +80,7 @@ def write_report(
     `out_dir` is a file or a folder with anything in it but a report, PlotsError where matplotlib is missing.
     """
     if n_examples < 1:
-        raise ReportError(f"n_examples is {n_examples}; a report shows at least 1 text")
+        raise ReportError(f"examples={n_examples}: give the number of pairs of sentences to show, at least 1")
     records.validate(record)
     if record.num_rows == 0:
         raise records.RecordError("a record without rows has nothing to report: measure at least one instance")
@@ -101,8 +98,8 @@ def write_report(
         for chart in filter(None, (section.chart_of(cell) for section in sections.of_cell(cell))):
             stem = figure_stem(cell, place, differing_keys(cells), chart)
             contents |= figure_files(draw(chart, describe(cell.heading), len(cell)), stem)
-    facts = record_facts(record) if facts is None else facts
-    page = render_page(cells, tables, title=title or _title(cells), facts=facts, n_examples=n_examples, files=True)
+    facts, title = record_facts(record), title or _title(cells)
+    page = render_page(cells, tables, title=title, facts=facts, n_examples=n_examples, files=True)
     write_atomically(begun, "")
     for path, content in {**contents, PAGE: page}.items():
         write_atomically(target / path, content)
@@ -185,24 +182,17 @@ def figure_stem(cell: Cell, place: int, keys: Sequence[str], chart: Chart) -> st
 def first_screen(cell: Cell, key: str = "chart") -> dict[str, object]:
     """The first screen of one cell of texts. key: names its chart among those of the page.
 
-    ratio: places of ρ on a scale of 0 to 100, by name; {} where it was not computed. command: what to do, as a command; ""
-    where the record names no run. chart: SVG; None without a measure. why_chart: a remark on it. text: the one that is
-    shown; why: this one.
+    ratio: places of ρ on a scale of 0 to 100, by name; {} where it was not computed. chart: SVG; None without a measure.
+    why_chart: a remark on it. text: the one that is shown; why: this one.
     """
     outcome, chart = verdict([cell]), measures_chart([cell])
     measure = "integrated_gradients" if "integrated_gradients" in cell.measures else reference_measure(cell)
     row, why = heatmap.middle_text(cell)
     ratio = outcome.ratio
     ends = {} if np.isnan(ratio.low) else {"value": ratio.value, "low": ratio.low, "high": ratio.high}
-    run = cell.settings.get("recipe", {}).get("output_dir")
-    if outcome == UNMEASURED:
-        words = ["measure", run, "--add", "integrated_gradients", "comprehensiveness"]
-    else:
-        words = ["show", run, *(["--measures", measure] if measure else [])]
     return {
         "title": describe(cell.heading),
         "verdict": outcome,
-        "command": shlex.join(["attnfaith", *words]) if run else "",
         "ratio": {name: 100 * min(max(place, 0.0), 1.0) for name, place in ends.items()},
         "chart": chart and svg(chart, key),
         "why_chart": chart.why if chart else "",

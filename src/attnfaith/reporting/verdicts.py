@@ -16,7 +16,7 @@ UNMEASURED = Verdict(
     CANNOT_TELL,
     "Cannot be told: not measured",
     "What the model loses without the words that attention ranks first was not measured.",
-    'Measure it: add=["integrated_gradients", "comprehensiveness"].',
+    "Measure integrated_gradients and comprehensiveness too: --add, in Python add=[…].",
     remarks=(SCOPE,),
 )
 

@@ -55,12 +55,10 @@ def side_by_side(cells: Sequence[Cell]) -> list[str]:
 
 
 @per_cell
-def agreement_chart(cell: Cell) -> Chart | None:
+def agreement_chart(cell: Cell) -> Chart:
     """Tau of attention with each measure of inputs, the best first. A measure that orders every text as attention does is
-    named and not drawn. None without a measure of inputs.
+    named and not drawn.
     """
-    if not cell.inputs:
-        return None
     taus = {name: cell.tau("attention", name) for name in cell.inputs}
     alike = [name for name, tau in taus.items() if (tau[~np.isnan(tau)] > ALIKE).all() and not np.isnan(tau).all()]
     left_out = f"Not drawn, because they order every text as attention does: {', '.join(map(readable, alike))}."
@@ -82,7 +80,7 @@ def by_mean(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def measures_chart(cells: Sequence[Cell]) -> Chart | None:
     """The chart of a model's records: which measure finds the words that decide, where these are known; else agreement with
-    attention. None where no measure was taken beside attention.
+    attention. None where nothing is drawn.
     """
     measured = [cell for cell in cells if cell.inputs]
     for cell in filter(saliency.PLAUSIBILITY.applies, measured):
@@ -91,7 +89,7 @@ def measures_chart(cells: Sequence[Cell]) -> Chart | None:
         if values:
             chance = saliency.EVIDENCE.rows_of(cell)[0]["random_baseline"]
             return text_chart("evidence", values, chance=chance)
-    chart = agreement_chart(measured[0]) if measured else None
+    chart = SECTION.chart_of(measured[0]) if measured else None
     if chart is None or not saliency.PLAUSIBILITY.applies(measured[0]):
         return chart
     why = (

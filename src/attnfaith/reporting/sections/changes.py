@@ -180,28 +180,22 @@ def sign_violations(cell: Cell) -> dict[str, np.ndarray]:
 
 
 SIGN_VIOLATIONS = section("sign_violations", per_text=sign_violations)
-REMOVALS = ("", "weight_")
 ALIKE = 1e-9  # limits that are as close are of orders that make no difference
 
 
 def aopc_limits(cell: Cell) -> dict[str, np.ndarray]:
-    """Where measures lie between the worst and the best order of tokens, taken away or, with the prefix weight_, erased.
+    """Where measures lie between the worst and the best order in which tokens are taken away.
 
     naopc_<measure>: (AOPC - low) / (high - low), 0 for the worst order that is known and 1 for the best; NaN of a text whose
     orders are all alike. aopc_<measure>: AOPC itself. aopc_limit_low, _high, _exact: the limits, and whether they are exact.
     Source: Edin et al. (2025).
     """
-    numbers = {}
-    for start in REMOVALS:
-        removal = f"{start}aopc_limits"
-        if cell.has(f"{removal}_aopc"):
-            low, high = (cell.column(f"{removal}_{end}") for end in ("low", "high"))
-            width = np.where(high - low > ALIKE, high - low, np.nan)
-            for name, aopc in zip(cell.shared(f"{removal}_measures"), cell.stacked(f"{removal}_aopc").T, strict=True):
-                numbers |= {f"{start}naopc_{name}": (aopc - low) / width, f"{start}aopc_{name}": aopc}
-            limits = {"low": low, "high": high, "exact": cell.is_exact(removal, ~np.isnan(low))}
-            numbers |= {f"{start}aopc_limit_{end}": values for end, values in limits.items()}
-    return numbers
+    low, high = (cell.column(f"aopc_limits_{end}") for end in ("low", "high"))
+    width, numbers = np.where(high - low > ALIKE, high - low, np.nan), {}
+    for name, aopc in zip(cell.shared("aopc_limits_measures"), cell.stacked("aopc_limits_aopc").T, strict=True):
+        numbers |= {f"naopc_{name}": (aopc - low) / width, f"aopc_{name}": aopc}
+    limits = {"low": low, "high": high, "exact": cell.is_exact("aopc_limits", ~np.isnan(low))}
+    return numbers | {f"aopc_limit_{end}": values for end, values in limits.items()}
 
 
 AOPC_LIMITS = section("aopc_limits", per_text=aopc_limits)
