@@ -3,8 +3,8 @@
 Reading every shorter text anew gives the same, to rounding, and takes 3 to 13 times as long. These functions know `BiLSTM`
 itself: a subclass may read texts otherwise, and so may the class of that name that travels with a checkpoint.
 
-Shapes: B texts, T tokens, E embedding, D units of one direction, H = 2D states, N shorter texts per text, V values, O what
-is read of a state: the keys of the alignment, then the values.
+Shapes: B texts, T tokens, E embedding, D units of one direction, H = 2D states, N deletions of a text, R rows, which are
+tokens or texts, V values, O what is read of a state: the keys of the alignment, then the values.
 """
 
 import torch
@@ -18,7 +18,7 @@ from attnfaith.models.projections import project
 PLACES_AT_ONCE = 2**19  # tokens of shorter texts read together
 NUMBERS_AT_ONCE = 2**24  # read of them together: 64 MiB in float32
 TEXTS_AT_ONCE = 64
-CHECKS = 4  # positions from one look for forgotten deletions to the next
+CHECKS, YOUNG = 8, 16  # positions from one look for forgotten deletions to the next, and from a deletion to the first
 
 
 @torch.no_grad()
@@ -27,118 +27,108 @@ def sums_without_each(model, values, query, read, states, mask) -> torch.Tensor:
 
     model: has the encoder, the alignment and the config. values (V,H): what is summed of each state; None for the state
     itself. query (B,H) or None. read: the whole texts' inputs (B,T,E), and the prefix `present` (B,T) that is read of them.
-    states (B,T,H) of the whole texts. mask (B,T): what attention is over, the same margins of markers in all texts.
+    states (B,T,H) of the whole texts. mask (B,T): what attention is over.
     """
-    alignment, lengths, counts = model.alignment, read.present.sum(1), mask.sum(1)
+    alignment, lengths = model.alignment, read.present.sum(1)
     identity = torch.eye(states.shape[-1], dtype=states.dtype, device=states.device)
     values, keys, bias = identity if values is None else values, identity, states.new_zeros(1, len(identity))
     if type(alignment) is Additive:
         keys, bias = 2 * alignment.key.weight, 2 * alignment.key.bias.unsqueeze(0)
         bias = bias if query is None else bias + 2 * alignment.query(query)
-    weight, bias = torch.cat([keys, values]), nn.functional.pad(bias, (0, len(values))).expand(len(states), -1)
+    bias = nn.functional.pad(bias, (0, len(values))).expand(len(states), -1).unsqueeze(1)
+    weights = torch.cat([keys, values]).t().chunk(2)
     places = min(PLACES_AT_ONCE, NUMBERS_AT_ONCE // len(values))
     sums = states.new_zeros(*mask.shape, len(values))
     order = lengths.argsort(descending=True, stable=True)
-    order = order[counts[order] > 1]
+    order = order[mask.any(1)[order]]
     while len(order):
         length = int(lengths[order[0]])
         rows = order[: max(1, min(TEXTS_AT_ONCE, places // length**2))]
         order = order[len(rows) :]
-        start = int(mask[rows[0]].int().argmax())
-        stop = start + int(counts[rows[0]])
-        last = lengths[rows] - 1 - (length - stop)
-        positions = torch.arange(length - 1, device=mask.device)
-        attendable = (positions >= start) & (positions < last.unsqueeze(1))
-        read_of_states = weight, bias[rows], alignment, None if query is None else query[rows]
-        texts = read.inputs[rows, :length], states[rows, :length], lengths[rows]
-        for begin in range(start, stop, max(1, places // (length * len(rows)))):  # all, but of a single long text
-            end = min(begin + max(1, places // (length * len(rows))), stop)
-            parts = _read(model.encoder, read_of_states, len(values), *texts, begin, end)
-            attention = project(parts[..., 0], attendable.expand(len(parts), -1, -1), model.config).to(parts.dtype)
-            sums[rows, begin:end] = (attention.unsqueeze(-2) @ parts[..., 1:]).squeeze(-2).transpose(0, 1)
+        inputs, inner = read.inputs[rows, :length], mask[rows, :length]
+        positions = torch.arange(length, device=mask.device)
+        orders = positions.expand_as(inner), reverse_by_length(read.present[rows, :length])
+        readout = len(keys), alignment, None if query is None else query[rows]
+        parts = [half @ weight for half, weight in zip(states[rows, :length].chunk(2, -1), weights, strict=True)]
+        owner = torch.arange(len(rows), device=mask.device).repeat_interleave(length)
+        whole = _scored((sum(parts) + bias[rows]).flatten(0, 1), owner, *readout).unflatten(0, inner.shape)
+        for deleted in positions.split(max(1, places // inner.numel())):  # all, but of a single long text
+            results = whole.repeat(len(deleted), 1, 1, 1)
+            for lstm, weight, order_read, other in zip(model.encoder.directions, weights, orders, parts[::-1], strict=True):
+                _one_direction(lstm, weight, readout, inputs, order_read, inner, deleted, other + bias[rows], results)
+            attended = inner & (positions != deleted[:, None, None])
+            attention = project(results[..., 0], attended, model.config).to(results.dtype)
+            sums[rows.unsqueeze(1), deleted] = (attention.unsqueeze(-2) @ results[..., 1:]).squeeze(-2).transpose(0, 1)
     return sums.masked_fill(~mask.unsqueeze(-1), 0.0)
 
 
-def _read(encoder, readout: tuple, count: int, embedded, states, lengths, begin: int, end: int) -> torch.Tensor:
-    """Score and values (N,B,T-1,1+V) of texts without a token of begin..end-1 of the longest.
-
-    readout: weight (O,H) and bias (B,O) of what is read of states, alignment and query. count: V. lengths (B,) fall; shorter
-    texts have their last deletion as far from their end. What lies outside a text's deletions and tokens means nothing.
-    """
-    longest, size, margins = embedded.shape[1], states.shape[-1] // 2, (begin, embedded.shape[1] - end)
-    inside = torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1)
-    onward = torch.arange(longest, device=lengths.device).expand_as(inside)
-    texts, halves = torch.arange(len(lengths), device=lengths.device).unsqueeze(1), states.split(size, -1)
-    weight, bias, *scoring = readout
-    weights = weight.split(size, 1)
-    results = states.new_zeros(2, end - begin, len(lengths), longest, 1 + count)
-    for number, lstm, order in zip((0, 1), encoder.directions, (onward, reverse_by_length(inside)), strict=True):
-        other = halves[1 - number] @ weights[1 - number].t() + bias.unsqueeze(1)
-        tokens, other = (part[texts, order].transpose(0, 1) for part in (embedded, other))
-        deleted = range(margins[number], margins[number] + end - begin)
-        _one_direction(lstm, weights[number].t(), scoring, tokens, lengths, deleted, other, results[number])
-    # Behind a deletion the onward direction is new, before it the backward one, which holds all in reverse.
-    result, before, first = results[0][:, :, 1:], results[1], 0
-    for length, count in zip(*(part.tolist() for part in lengths.unique_consecutive(return_counts=True)), strict=True):
-        part, deletions = slice(first, first + count), length - sum(margins)
-        result[:deletions, part, : length - 1] += before[:deletions, part, 1:length].flip(0, 2)
-        first += count
-    return result
+def _scored(read, owner, keys: int, alignment, query) -> torch.Tensor:
+    """Score and values (R,1+V) of what is read (R,O) of states, which is overwritten; owner (R): their texts."""
+    if type(alignment) is Additive:
+        scores = (read[:, :keys].sigmoid_() @ alignment.value.weight[0]).mul_(2)
+    else:
+        scores = alignment(read[:, None, :keys], None if query is None else query[owner]).squeeze(1)
+    read[:, keys - 1] = scores
+    return read[:, keys - 1 :]
 
 
-def _one_direction(lstm, weight, scoring, tokens, lengths, deleted: range, other, result) -> None:
-    """Write to result (N,B,T,1+V) what is read of the tokens behind the deleted one in the order of reading.
+def _one_direction(lstm, weight, readout, inputs, order, inner, deleted, other, results) -> None:
+    """Write to results (N,B,T,1+V), which hold what is read of the whole text, what is read behind the deleted token.
 
-    weight (D,O): of this direction's states; scoring: alignment, and query (B,H) or None. tokens (T,B,E) as this
-    direction reads them; lengths (B,), falling; deleted: the N places that are; other (T,B,O): the part of the other
-    direction's states of the whole text.
+    weight (D,O): of this direction's states; readout: the last arguments of `_scored`. inputs (B,T,E). order (B,T): the
+    token of each step, and the step of each token. inner (B,T): what attention is over. deleted (N): the tokens that are, in
+    each text that has them inside. other (B,T,O): the part of the other direction's states of the whole text.
 
-    What lies before a deletion is not read again: the shorter text branches off with the state of the whole one, row 0, and
-    from then on all rows step together, until the row's state and memory are those of the whole text again, to rounding.
-    When a text ends it is dropped from all rows.
+    What lies before a deletion is not read again: the shorter text branches off with the state of the whole one and is a row
+    of its own, until its state and memory are those of the whole text again, to rounding, or attention is over nothing that
+    follows. The first B rows are the whole texts.
 
     tanh(x) is 2 sigmoid(2x) - 1. Half of each state and twice its memory are carried along, so that the factors of 2 stand
     in the weights; so do those of the keys of an additive alignment. Scores lack a constant, which no projection sees.
     """
-    (length, texts, outputs), size, (alignment, query) = other.shape, lstm.hidden_size, scoring
-    keys = outputs - result.shape[-1] + 1
-    twice = torch.ones_like(lstm.bias_hh_l0).index_fill_(0, torch.arange(2 * size, 3 * size, device=tokens.device), 2)
-    entering = nn.functional.linear(tokens, lstm.weight_ih_l0, lstm.bias_ih_l0 + lstm.bias_hh_l0) * twice
-    recurrent, weight = (2 * twice * lstm.weight_hh_l0.t()).contiguous(), (2 * weight).contiguous()
-    state = entering.new_zeros(len(deleted) + 1, texts, size)
-    memory, space = torch.zeros_like(state), entering.new_empty(state[..., 0].numel() * max(4 * size, outputs))
-    whole, rows = 0, 1  # the row of the whole text, and how many are under way with it
-    for position, count in enumerate((lengths > torch.arange(length, device=lengths.device).unsqueeze(1)).sum(1).tolist()):
-        state, memory = state[:, :count], memory[:, :count]
-        if position in deleted:
-            state[rows], memory[rows] = state[whole], memory[whole]
-        moving, remembered = state[whole:rows], memory[whole:rows]
-        gates = space[: 4 * moving.numel()].view(-1, 4 * size)
-        torch.mm(moving.reshape(-1, size), recurrent, out=gates)
-        gates = gates.view(-1, count, 4 * size).add_(entering[position, :count]).sigmoid_()
-        enter, keep, candidate, leave = gates.split(size, -1)
-        remembered.mul_(keep).addcmul_(enter, candidate.sub_(0.5), value=4)
-        torch.sigmoid(remembered, out=moving).sub_(0.5).mul_(leave)
-        if position % CHECKS == 0:
-            while whole + 1 < rows and forgotten(state, memory, whole, whole + 1):
-                whole += 1  # the row of the oldest deletion is that of the whole text from here on
-        oldest = max(whole, 1)
-        if oldest < rows:
-            branches = state[oldest:rows].reshape(-1, size)
-            read = torch.mm(branches, weight, out=space[: len(branches) * outputs].view(-1, outputs))
-            read = read.view(-1, count, outputs).add_(other[position, :count])
-            if type(alignment) is Additive:
-                scores = read.view(-1, outputs)[:, :keys].sigmoid_() @ (2 * alignment.value.weight[0])
-            else:
-                scores = alignment(read[..., :keys].transpose(0, 1), None if query is None else query[:count]).t()
-            result[oldest - 1 : rows - 1, :count, position, 0] = scores.reshape(-1, count)
-            result[oldest - 1 : rows - 1, :count, position, 1:] = read[..., keys:]
-            result[: oldest - 1, :count, position] = result[oldest - 1, :count, position]
-        rows += position in deleted
+    (texts, length), size, device = inner.shape, lstm.hidden_size, inputs.device
+    twice = torch.ones_like(lstm.bias_hh_l0).index_fill_(0, torch.arange(2 * size, 3 * size, device=device), 2)
+    bias = twice * (lstm.bias_ih_l0 + lstm.bias_hh_l0)
+    entering = nn.functional.linear(inputs.flatten(0, 1), twice.unsqueeze(1) * lstm.weight_ih_l0, bias)
+    recurrent, weight = 2 * twice * lstm.weight_hh_l0.t(), 2 * weight
+    other, results = other.flatten(0, 1), results.flatten(0, 2)
+    positions, each = torch.arange(length, device=device), torch.arange(texts, device=device)
+    tokens = order.t() + length * each  # numbers in all texts, of each step
+    last = (inner.gather(1, order) * positions).amax(1)
+    chosen = inner & (positions >= deleted[0]) & (positions <= deleted[-1])
+    steps, owner = chosen.gather(1, order).t().nonzero().unbind(1)
+    counts, ends = steps.bincount(minlength=length).tolist(), set((last + 1).tolist())
+    # of each row: its text, and what leads from the number of a token to that of its result
+    offset = torch.cat([torch.zeros_like(each), (order[owner, steps] - deleted[0]) * inner.numel()])
+    owner, rows = torch.cat([each, owner]), texts
+    both = entering.new_zeros(2, len(owner), size)  # state and memory of each row
+    gate_space, read_space = (entering.new_empty(len(owner), part.shape[1]) for part in (entering, other))
+    for position, token in enumerate(tokens[: max(ends)]):
+        if position in ends or position % CHECKS == 0:
+            old = max(texts, rows - sum(counts[max(0, position - YOUNG) : position]))
+            stay = last[owner[:rows]] >= position
+            stay[:texts] = True
+            stay[texts:old] &= ~forgotten(both[:, texts:old], both[:, owner[texts:old]])
+            if not stay.all():
+                kept = both[:, :rows][:, stay]
+                owner, offset = (torch.cat([part[:rows][stay], part[rows:]]) for part in (owner, offset))
+                rows = kept.shape[1]
+                both[:, :rows] = kept
+        branched = rows + counts[position]
+        both[:, rows:branched] = both[:, owner[rows:branched]]
+        (state, memory), token = both[:, :rows], token[owner[:rows]]
+        gates = torch.index_select(entering, 0, token, out=gate_space[:rows])
+        enter, keep, candidate, leave = gates.addmm_(state, recurrent).sigmoid_().chunk(4, -1)
+        memory.mul_(keep).addcmul_(enter, candidate.sub_(0.5), value=4)
+        torch.sigmoid(memory, out=state).sub_(0.5).mul_(leave)
+        if rows > texts:
+            read = torch.index_select(other, 0, token[texts:], out=read_space[texts:rows]).addmm_(state[texts:], weight)
+            results.index_copy_(0, offset[texts:rows] + token[texts:], _scored(read, owner[texts:rows], *readout))
+        rows = branched
 
 
-def forgotten(state, memory, whole: int, other: int) -> bool:
-    """Whether half the states and twice the memories (rows,B,D) of two rows are the same to rounding."""
-    near = min(8 * torch.finfo(state.dtype).eps, 1e-6)
-    same = bool(((state[other] - state[whole]).abs() <= near / 2).all())
-    return same and bool(((memory[other] - memory[whole]).abs() <= near * (2 + memory[whole].abs())).all())
+def forgotten(shorter, whole) -> torch.Tensor:
+    """Whether half the states and twice the memories (2,R,D) of shorter texts are those of whole ones, to rounding: (R)."""
+    near = min(8 * torch.finfo(whole.dtype).eps, 1e-6)
+    state, memory = (shorter - whole).abs()
+    return (state <= near / 2).all(-1) & (memory <= near * (2 + whole[1].abs())).all(-1)
