@@ -2,13 +2,8 @@
 
 An analysis imports them with two dots, `from ..shared import estimate`; a script in this folder with none.
 
-Results   `analysis`: tables, and what the page shows of them. `as_table`: a function that yields rows, as their table.
-Cells     `kinds`: models that differ in their seed alone. `twins`: models beside plain ones, of the same seeds and texts.
-Numbers   `pick`: a number per text by its name. `values`: seeds x texts. `estimate`: mean, interval and p-value over both.
-          `summary`: the same as columns of a table; `row_of`: of several numbers of a kind of model.
-          `verdict`: one word for it; `answer`: both.
-Published `read_published`; `over_seeds` and `join_published`: ours beside theirs.
-Figures   `interval_figure`: numbers with their intervals. `panels`: the shortest names that tell models apart.
+Models that differ in their seed alone are of one kind. A table has a row for each kind of model, and its intervals and tests
+are over seeds and texts.
 
 Shapes: S seeds, N texts. NaN: undefined.
 """
@@ -16,7 +11,7 @@ Shapes: S seeds, N texts. NaN: undefined.
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from itertools import combinations, product
@@ -26,12 +21,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.record import Identity
 from attnfaith.reporting.analysis import Analysis, StudyError
 from attnfaith.reporting.cells import CELL, Cell, ReportError, describe
 from attnfaith.reporting.charts import PALETTE, own_style, titled_figure
+from attnfaith.reporting.sections import performance
 from attnfaith.reporting.tables import Grid
-from attnfaith.stats import LEVEL, Estimate, over_seeds_of_texts
+from attnfaith.stats import LEVEL, over_seeds_of_texts
 from attnfaith.support.errors import counted
 
 
@@ -49,6 +46,7 @@ Number = Callable[[Cell], "np.ndarray | None"]
 """A number per text of a cell, [N] float; None where the cell lacks it."""
 INTERVAL = "{mean} [{ci_low}, {ci_high}]"
 """A template of a page's column."""
+ANY = (-np.inf, np.inf)
 
 
 def analysis(
@@ -89,15 +87,23 @@ def pick(per_text: Callable[[Cell], Mapping[str, np.ndarray]], name: str) -> Num
     return lambda cell: per_text(cell).get(name)
 
 
+CORRECT = pick(performance.per_text, "correct")
+"""1 where the predicted class is the gold label, 0 where not."""
+
+
+def precision_of(scores: str) -> Number:
+    """The average precision of attention or of a measure against the marked tokens."""
+    return lambda cell: average_precision(cell.scores(scores), cell.rows("rationale"))
+
+
 def match(first: Cell, second: Cell) -> tuple[np.ndarray, np.ndarray]:
     """Rows of two cells that hold the same instance. Raises ReportError where they share none, or it has other tokens."""
-    place = {name: row for row, name in enumerate(second.instance_ids)}
-    pairs = [(row, place[name]) for row, name in enumerate(first.instance_ids) if name in place]
-    rows, second_rows = np.array(pairs, int).reshape(-1, 2).T
-    if not pairs or (first.lengths[rows] != second.lengths[second_rows]).any():
+    places = pd.Index(second.instance_ids).get_indexer(first.instance_ids)  # -1: the other has no such text
+    rows = np.flatnonzero(places >= 0)
+    if not len(rows) or (first.lengths[rows] != second.lengths[places[rows]]).any():
         names = f"{describe(first.heading)} and {describe(second.heading)}"
         raise ReportError(f"{names} did not read the same texts: measure both on one split, read by one tokenizer")
-    return rows, second_rows
+    return rows, places[rows]
 
 
 def kinds(cells: Sequence[Cell]) -> list[Models]:
@@ -108,10 +114,14 @@ def kinds(cells: Sequence[Cell]) -> list[Models]:
     return list(groups.values())
 
 
+def first(models: Models) -> Cell:
+    """The model of the first seed."""
+    return next(iter(models.values()))
+
+
 def heading(models: Models) -> dict[str, str]:
     """The labels of a kind of model, by KIND."""
-    first = next(iter(models.values()))
-    return {name: str(first.heading[name]) for name in KIND}
+    return {name: str(first(models).heading[name]) for name in KIND}
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +133,6 @@ class Twins:
 
     plain: Models
     changed: Models
-
-    @property
-    def identity(self) -> Identity:
-        """That of the changed model of the first seed."""
-        return next(iter(self.changed.values())).identity
 
     @property
     def heading(self) -> dict[str, object]:
@@ -153,14 +158,11 @@ def paired(plain: Models, changed: Models) -> Twins | None:
 def twins(cells: Sequence[Cell], plain: Callable[[Identity], Identity]) -> list[Twins]:
     """Set each kind of model beside its plain twin, in order of first appearance.
 
-    plain: the identity of the twin, of the same seed; of a plain model its own. Models whose twin is not among the cells
-    are left out.
+    plain: the identity of the twin; of a plain model its own. Models whose twin is not among the cells are left out.
     """
-    by_identity = {cell.identity: cell for cell in cells}
-    pairs = []
-    for models in kinds(cells):
-        partners = {seed: by_identity.get(plain(cell.identity)) for seed, cell in models.items()}
-        pairs.append(paired({seed: twin for seed, twin in partners.items() if twin not in (None, models[seed])}, models))
+    groups = {replace(first(models).identity, seed=0): models for models in kinds(cells)}
+    partners = {identity: groups.get(plain(identity), {}) for identity in groups if plain(identity) != identity}
+    pairs = [paired(partners[identity], groups[identity]) for identity in partners]
     return [pair for pair in pairs if pair is not None]
 
 
@@ -185,33 +187,38 @@ def values(models: Models, number: Number, texts: Sequence[str] | None = None) -
 
 def mean_of_means(numbers: np.ndarray) -> float:
     """The mean over seeds of the mean over texts of [S, N]; NaN of nothing."""
-    means = [row[~np.isnan(row)].mean() for row in numbers if not np.isnan(row).all()]
-    return float(np.mean(means)) if means else np.nan
+    return float(pd.DataFrame(numbers).mean(axis=1).mean())
 
 
-def estimate(numbers: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)) -> Estimate:
-    """The mean over seeds of the mean over texts of [S, N], its 95 % interval and the p-value of 0.
+def summary(numbers: np.ndarray, bounds: tuple[float, float] = ANY) -> dict[str, float]:
+    """The mean over seeds of the mean over texts of [S, N], its 95 % interval over seeds and texts, with one seed over texts
+    (`stats.over_seeds_of_texts`), and the standard deviation over seeds (std), as columns of a table.
 
-    Both are over seeds and texts, with one seed over texts (`stats.over_seeds_of_texts`). bounds: the range of the number,
-    which the interval does not leave.
-    """
-    return over_seeds_of_texts(numbers, bounds=bounds)
-
-
-def summary(numbers: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)) -> dict[str, float]:
-    """`estimate` as columns, with the standard deviation over seeds (std).
-
-    n_seeds: with two defined texts or more. n_texts, n_undefined: summed over seeds.
+    bounds: the range of the number, which the interval does not leave. n_seeds: with two defined texts or more. n_texts,
+    n_undefined: summed over seeds.
     """
     defined = ~np.isnan(numbers)
-    means = [row[~np.isnan(row)].mean() for row in numbers if not np.isnan(row).all()]
     return {
         "n_seeds": int((defined.sum(1) >= 2).sum()),
         "n_texts": int(defined.sum()),
         "n_undefined": int((~defined).sum()),
-        **dict(zip(("mean", "ci_low", "ci_high"), estimate(numbers, bounds)[:3], strict=True)),
-        "std": float(np.std(means, ddof=1)) if len(means) > 1 else np.nan,
+        **dict(zip(("mean", "ci_low", "ci_high"), over_seeds_of_texts(numbers, bounds=bounds)[:3], strict=True)),
+        "std": float(pd.DataFrame(numbers).mean(axis=1).std()),
     }
+
+
+def rows_of(
+    models: Models,
+    numbers: Mapping[str, Number],
+    labels: Mapping[str, object],
+    bounds: Callable[[str], tuple[float, float]] = lambda name: (0, 1),
+    named: str = "statistic",
+) -> Iterator[dict[str, object]]:
+    """A row of a table for each number of a kind of model: the labels, its name in the column `named`, and its `summary`.
+    bounds: its range by its name.
+    """
+    for name, number in numbers.items():
+        yield {**labels, named: name} | summary(values(models, number), bounds(name))
 
 
 def row_of(
@@ -220,7 +227,7 @@ def row_of(
     """A row of a table for a kind of model: its labels, n_seeds, n (texts of one model), and each number under its name as
     the mean over seeds and texts, with _ci_low, _ci_high and _std (`summary`). bounds: the range of a number by its name.
     """
-    row = heading(models) | {"n_seeds": len(models), "n": len(next(iter(models.values())))}
+    row = heading(models) | {"n_seeds": len(models), "n": len(first(models))}
     for name, number in numbers.items():
         counts = summary(values(models, number), bounds(name))
         row |= {name: counts["mean"]} | {f"{name}_{key}": counts[key] for key in ("ci_low", "ci_high", "std")}
@@ -238,26 +245,24 @@ def verdict(effect: float, p_value: float, n_seeds: int, above: str, below: str)
     return above if effect > 0 else below
 
 
-def answer(numbers: np.ndarray, above: str = "yes", below: str = "no", bounds=(-np.inf, np.inf)) -> dict[str, object]:
+def answer(numbers: np.ndarray, above: str = "yes", below: str = "no") -> dict[str, object]:
     """A claim that the mean of numbers [S, N] is above 0: `summary`, the p_value of 0, and the verdict."""
-    counted, p_value = summary(numbers, bounds), estimate(numbers).p_value
+    counted, p_value = summary(numbers), over_seeds_of_texts(numbers).p_value
     return counted | {"p_value": p_value, "verdict": verdict(counted["mean"], p_value, counted["n_seeds"], above, below)}
 
 
 def read_published(path: Path, columns: Sequence[str], numbers: Sequence[str] = ()) -> pd.DataFrame:
     """Read a CSV file of published numbers.
 
-    columns: those it must have. numbers: those of them that must be numeric. Raises StudyError where the file is missing, no
-    CSV table, or not such a table.
+    columns: those it must have. numbers: those of them that are read as numbers. Raises StudyError where the file is
+    missing, no CSV table, or not such a table.
     """
     try:
-        published = pd.read_csv(path)
+        published = pd.read_csv(path, dtype=dict.fromkeys(numbers, float))
     except (OSError, ValueError) as error:
         raise StudyError(f"published: no CSV table at {path}: {error}") from error
     if missing := [name for name in columns if name not in published.columns]:
         raise StudyError(f"published: {path} lacks the columns {missing}; needed: {', '.join(columns)}")
-    if texts := [name for name in numbers if not pd.api.types.is_numeric_dtype(published[name])]:
-        raise StudyError(f"published: {path} holds a value that is no number in its columns {texts}")
     return published
 
 
@@ -269,14 +274,30 @@ def over_seeds(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 def join_published(published: pd.DataFrame, measured: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """A row for each published number and each measured one that agrees in the keys, with difference = measured - published.
 
-    published: column `value`, renamed `published`. measured: column `measured`. Keys but `seed` are compared as texts. A
-    published number that nothing measured keeps its row, with measured NaN.
+    published: column `value`, renamed `published`. measured: column `measured`. Keys are compared as texts. A published
+    number that nothing measured keeps its row, with measured NaN.
     """
-    texts = dict.fromkeys((name for name in keys if name != "seed"), str)
+    texts = dict.fromkeys(keys, str)
     published = published.rename(columns={"value": "published"}).astype(texts)
     joined = published.merge(measured.astype(texts), how="left", on=list(keys))
     joined["difference"] = joined["measured"] - joined["published"]
     return joined
+
+
+def beside_published(
+    published: pd.DataFrame, cells: Sequence[Cell], rows: Callable[[Cell], Iterable[Mapping]], keys: Sequence[str]
+) -> pd.DataFrame:
+    """A row for each published number of a data set that was measured, with the mean over n_seeds seeds of the "value" in
+    our rows of each cell, and the difference; measured is NaN where nothing was.
+    """
+    measured = over_seeds(pd.DataFrame([row for cell in cells for row in rows(cell)]), keys)
+    joined = join_published(published[published["dataset"].isin(measured["dataset"])], measured, keys)
+    return joined[[*keys, "published", "measured", "difference", "n_seeds", "by", "source"]]
+
+
+def only_measured(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `beside_published` that were measured."""
+    return table.dropna(subset="measured").astype({"n_seeds": int})
 
 
 NAMING = ("encoder", "alignment", "projection", "vectors", "objective", "dataset", "split", "training_texts", "texts")
@@ -300,9 +321,22 @@ def panels(table: pd.DataFrame, without: Sequence[str] = ()) -> list[tuple[str, 
     return []
 
 
+def interval_figures(table: pd.DataFrame, stem: str, subject: str, without: Sequence[str], **words) -> "dict[str, Figure]":
+    """`interval_figure` of each data set, a panel for each kind of model, by file name: the data set and the stem.
+
+    table: with the columns of `panels`, and n, texts of all of its n_seeds. subject: what is drawn. words: title, note and
+    reference.
+    """
+    figures = {}
+    for dataset, part in table.groupby("dataset", sort=False):
+        count = int(part["n"].max() / max(1, part["n_seeds"].max()))
+        figures[f"{dataset}-{stem}"] = interval_figure(panels(part, without), f"{dataset} · {subject}", count, **words)
+    return figures
+
+
 @own_style()
 def interval_figure(
-    parts: Sequence[tuple[str, pd.DataFrame]], title: str, subject: str, count: int, *, reference: float, note: str
+    parts: Sequence[tuple[str, pd.DataFrame]], subject: str, count: int, *, title: str, reference: float, note: str
 ) -> "Figure":
     """Numbers with their intervals: a panel for each part, a line for each label, a colour and a mark for each series.
 
@@ -316,16 +350,15 @@ def interval_figure(
     axes = figure.subplots(1, len(parts), sharex=True, sharey=True, squeeze=False)[0]
     styles = {name: (PALETTE[place % len(PALETTE)], "oDs^vPX"[place % 7]) for place, name in enumerate(names)}
     for panel, (head, part) in zip(axes, parts, strict=True):
-        own = list(dict.fromkeys(part["series"]))
         panel.set_title("\n".join(textwrap.wrap(head, 21)), parse_math=False)
         panel.axvline(reference, color="#777777", linewidth=1)
         panel.grid(axis="y", color="#eeeeee", linewidth=0.8)
-        for row in part[part["value"].notna()].to_dict("records"):
-            colour, mark = styles[row["series"]]
-            place = labels.index(row["label"]) + 0.7 * (own.index(row["series"]) / len(own) - 0.5 + 0.5 / len(own))
-            panel.hlines(place, row["ci_low"], row["ci_high"], color=colour, linewidth=1.4, alpha=0.8)
-            face = colour if row["stands"] else "white"
-            panel.plot([row["value"]], [place], mark, markersize=5, color=colour, markerfacecolor=face)
+        for number, (name, rows) in enumerate(part.groupby("series", sort=False)):
+            colour, mark = styles[name]
+            places = rows["label"].map(labels.index) + 0.7 * ((number + 0.5) / part["series"].nunique() - 0.5)
+            panel.hlines(places, rows["ci_low"], rows["ci_high"], color=colour, linewidth=1.4, alpha=0.8)
+            faces = np.where(rows["stands"], colour, "white")
+            panel.scatter(rows["value"], places, 25, c=faces, marker=mark, edgecolors=colour, zorder=3)
         panel.set_yticks(range(len(labels)), [label.replace("$", r"\$") for label in labels])
         panel.set_ylim(len(labels) - 0.5, -0.5)
     handles = [
@@ -367,11 +400,9 @@ def shown_number(value: object) -> str:
 
 def made_by(cells: Sequence[Cell]) -> str:
     """The line of a page that names the models and the code that made its numbers."""
-    makers = Counter()
-    for cell in cells:
-        provenance = cell.settings.get("provenance") or {}
-        makers[provenance.get("version", "?"), (provenance.get("commit") or "?")[:8]] += 1
-    parts = [
-        f"{counted(count, 'model')} by attnfaith {version}, commit {commit}" for (version, commit), count in makers.items()
-    ]
+    provenances = [cell.settings.get("provenance") or {} for cell in cells]
+    makers = Counter(
+        f"attnfaith {made.get('version', '?')}, commit {(made.get('commit') or '?')[:8]}" for made in provenances
+    )
+    parts = [f"{counted(count, 'model')} by {maker}" for maker, count in makers.items()]
     return f"Numbers of {'; '.join(parts)}.\n"

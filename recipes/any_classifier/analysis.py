@@ -14,20 +14,24 @@ from attnfaith.metrics.attention_faithfulness.erasure_curves import aopc, falls
 from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, per_cell
-from attnfaith.reporting.sections import adversary, changes, performance, saliency
+from attnfaith.reporting.sections import adversary, changes, saliency
 from attnfaith.stats import holm
 
 from ..shared import (
+    ANY,
+    CORRECT,
     INTERVAL,
     Models,
     analysis,
     answer,
     as_table,
+    first,
     heading,
     join_published,
     kinds,
     pick,
     read_published,
+    rows_of,
     summary,
     values,
     verdict,
@@ -39,7 +43,6 @@ TESTS = {"aopc_removed": 1, "aopc_kept": -1, "accuracy_removed": -1, "accuracy_k
 """Test -> 1 where large is good, -1 where small is."""
 BOUNDS = dict.fromkeys(("average_precision", "accuracy_removed", "accuracy_kept", "sign_violated"), (0.0, 1.0))
 """Test -> the range that no interval leaves."""
-ANY = (-np.inf, np.inf)
 BETTER, WORSE = "better", "worse"
 Results = Callable[[Cell], dict[str, dict[str, np.ndarray]]]
 PAGES = {
@@ -53,22 +56,17 @@ PAGES = {
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "measures_ranking", "signs", "reach" and "measures_published", see the functions, and each as the page shows it.
-
-    Raises StudyError for published numbers that are no such table.
-    """
-    published = settings.published and read_published(settings.published, PUBLISHED, ("value",))
-    groups = [models for models in kinds(cells) if saliency.SECTION.applies(next(iter(models.values())))]
+    """ "measures_ranking", "signs", "reach" and "measures_published", see the functions, and each as the page shows it."""
+    published = read_published(settings.published, PUBLISHED, ["value"])
+    groups = [models for models in kinds(cells) if saliency.SECTION.applies(first(models))]
     ranked = ranking(groups, per_text)
     results = {"measures_ranking": lambda _: ranked, "signs": lambda _: signs(groups), "reach": reach}
-    if published is None or not len(ranked):
-        return analysis(cells, {name: PAGES[name] for name in results}, results)
     return analysis(cells, PAGES, results | {"measures_published": lambda _: beside_published(published, ranked)})
 
 
 def by_name(models: Models, test: str, results: Results) -> dict[str, np.ndarray]:
     """The results of a test by measure, {measure: [S, N]}."""
-    names = results(next(iter(models.values())))[test]
+    names = results(first(models))[test]
     return {name: values(models, lambda cell, name=name: results(cell)[test].get(name)) for name in names}
 
 
@@ -81,7 +79,7 @@ def ranking(groups: Sequence[Models], results: Results, better: Mapping[str, int
     results: {test: {measure: [N]}} of a cell. better: test to 1 where large is good, -1 where small is.
     """
     for models in groups:
-        for test in results(next(iter(models.values()))):
+        for test in results(first(models)):
             numbers = by_name(models, test, results)
             rival = saliency.rival(numbers)
             part = []
@@ -101,10 +99,10 @@ def ranking(groups: Sequence[Models], results: Results, better: Mapping[str, int
 def signs(groups: Sequence[Models]) -> pd.DataFrame:
     """Of each measure with a sign, the number of each test less that of its size alone; verdict: which is better."""
     for models in groups:
-        for test, good in TESTS.items():
-            numbers = by_name(models, test, per_text) if test in per_text(next(iter(models.values()))) else {}
+        for test in per_text(first(models)):
+            numbers = by_name(models, test, per_text)
             for name in [name for name in numbers if records.ABSOLUTE + name in numbers]:
-                words = (BETTER, WORSE) if good > 0 else (WORSE, BETTER)
+                words = (BETTER, WORSE) if TESTS[test] > 0 else (WORSE, BETTER)
                 gap = answer(numbers[name] - numbers[records.ABSOLUTE + name], *words)
                 yield heading(models) | {"test": test, "measure": name} | gap
 
@@ -113,12 +111,9 @@ def signs(groups: Sequence[Models]) -> pd.DataFrame:
 def reach(cells: Sequence[Cell]) -> pd.DataFrame:
     """Accuracy, and every number of the section "identifiability", of each kind of model that has it."""
     for models in kinds([cell for cell in cells if adversary.IDENTIFIABILITY.applies(cell)]):
-        names = [name for name in sections.numbers(next(iter(models.values()))) if name.startswith(adversary.BEGIN)]
-        numbers = {"accuracy": pick(performance.per_text, "correct")} | {
-            name: pick(sections.numbers, name) for name in names
-        }
-        for name, number in numbers.items():
-            yield heading(models) | {"quantity": name} | summary(values(models, number))
+        names = [name for name in sections.numbers(first(models)) if name.startswith(adversary.BEGIN)]
+        numbers = {"accuracy": CORRECT, **{name: pick(sections.numbers, name) for name in names}}
+        yield from rows_of(models, numbers, heading(models), lambda name: ANY, "quantity")
 
 
 def beside_published(published: pd.DataFrame, ranked: pd.DataFrame) -> pd.DataFrame:

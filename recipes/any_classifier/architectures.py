@@ -1,12 +1,11 @@
 """Which models of transformers can be measured: every type, made small, with random weights.
 
-    python recipes/any_classifier/architectures.py [TYPE ...] [--sequences] [--output FOLDER] [--seconds 60]
+    python recipes/any_classifier/architectures.py [TYPE ...] [--sequences]
 
 Of each type of `AutoModelForSequenceClassification`, or with --sequences of `AutoModelForSeq2SeqLM`, a small model is made
-from its configuration, without a download, and opened with all the checks that a large one has to pass. FOLDER gets
-architectures.csv or sequence_architectures.csv, a row per type, written as soon as a type is done, and the same as .md.
-Types that are in the file already are not tried again, unless they are named; a type that takes longer than the limit, or
-ends its process, is "not built".
+from its configuration, without a download, and opened with all the checks that a large one has to pass. The table beside
+this script, architectures.csv or sequence_architectures.csv, and the same as .md, has a row per type, written as soon as a
+type is done. A type that takes longer than LIMIT is "not built".
 
 verdict: "works"; "refused", the model was made and a check says why its attention cannot be measured; "not built", the small
 model could not be made or could not read a text, which says nothing of a large one. layers: attentions over input positions
@@ -18,11 +17,10 @@ largest of a logit when all weights of the last layer are 0.
 """
 
 import argparse
-import multiprocessing
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import TimeoutError, get_context
 from pathlib import Path
 
 import pandas as pd
@@ -39,6 +37,7 @@ from attnfaith.support.errors import excerpt
 
 
 FACTS = ("type", "class", "verdict", "reason")
+LIMIT = 60  # seconds for one type
 SIZES = {  # how large a part of a small model is, under every name that transformers has for it
     100: "vocab_size",
     64: "intermediate_size d_ff encoder_ffn_dim decoder_ffn_dim hidden_dim ffn_dim d_inner n_inner max_position_embeddings "
@@ -115,8 +114,9 @@ def small_classifier(kind: str, seed: int = 0, **fields):
 
 
 @torch.no_grad()
-def measured(subject) -> dict[str, object]:
-    """The row of a subject, from one text of 9 tokens and one of 6."""
+def read_texts(model) -> dict[str, object]:
+    """The row of a small classifier, from one text of 9 tokens and one of 6."""
+    subject = SelfAttention(model)
     ids = torch.randint(5, 99, (2, 9), generator=torch.Generator().manual_seed(3))
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0
@@ -148,7 +148,7 @@ def measured(subject) -> dict[str, object]:
     }
 
 
-def small_translator(kind: str, seed: int = 0):
+def small_translator(kind: str):
     """A small model of a type with random weights, in eval mode."""
     own = SEQUENCES_OWN.get(kind, {})
     if kind == "encoder-decoder":
@@ -157,7 +157,7 @@ def small_translator(kind: str, seed: int = 0):
         forced = {"forced_eos_token_id", "forced_bos_token_id"} & set(vars(CONFIG_MAPPING[kind]()))
         fields = small_fields(kind) | own | dict.fromkeys(forced)
     fields = {"decoder_start_token_id": 0, "pad_token_id": 0, **fields}
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     return AutoModelForSeq2SeqLM.from_config(CONFIG_MAPPING[kind](**fields)).eval()
 
 
@@ -191,8 +191,8 @@ CLASSIFIERS = Models(
     "architectures",
     ("layers", "maps", "heads", "rows", "together", "embeddings", "difference", "own_difference", "change"),
     "SEQUENCE_CLASSIFICATION",
-    lambda kind: small_classifier(kind),
-    lambda model: measured(SelfAttention(model)),
+    small_classifier,
+    read_texts,
 )
 SEQUENCES = Models(
     "models from sequences to sequences",
@@ -204,7 +204,7 @@ SEQUENCES = Models(
 )
 
 
-def tried(kind: str, models: Models = CLASSIFIERS) -> dict[str, object]:
+def tried(kind: str, models: Models) -> dict[str, object]:
     """The row of a type."""
     row = {"type": kind, "class": models.types()[kind]}
     try:
@@ -218,21 +218,14 @@ def tried(kind: str, models: Models = CLASSIFIERS) -> dict[str, object]:
         return row | {"verdict": "refused" if built else "not built", "reason": excerpt(error, 300)}
 
 
-def tried_within(kind: str, seconds: float, models: Models = CLASSIFIERS, tried=tried) -> dict[str, object]:
-    """`tried`, in a process of its own, which a model cannot leave and which has an end."""
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=lambda: sender.send(tried(kind, models)), daemon=True)
-    process.start()
-    sender.close()  # so that the end of the process is seen
-    row = {"type": kind, "class": models.types()[kind], "verdict": "not built", "reason": f"no result within {seconds:g} s"}
-    try:
-        if receiver.poll(seconds):
-            row = receiver.recv()
-    except EOFError:
-        row["reason"] = "its process ended"
-    process.kill()
-    process.join()
-    return row
+def tried_within_limit(kind: str, models: Models) -> dict[str, object]:
+    """`tried`, in a process of its own that is ended after LIMIT seconds."""
+    with get_context("fork").Pool(1) as process:
+        try:
+            return process.apply_async(tried, (kind, models)).get(LIMIT)
+        except TimeoutError:
+            reason = f"no result within {LIMIT} s"
+            return {"type": kind, "class": models.types()[kind], "verdict": "not built", "reason": reason}
 
 
 def page(table: pd.DataFrame, models: Models) -> str:
@@ -253,32 +246,26 @@ def page(table: pd.DataFrame, models: Models) -> str:
     return text
 
 
-def main(arguments=None) -> None:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("types", nargs="*", metavar="TYPE", help="those to try, again if need be; default: all")
+    parser.add_argument("types", nargs="*", metavar="TYPE", help="those to try; default: all")
     parser.add_argument("--sequences", action="store_true", help="models from sequences to sequences, not classifiers")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent, help="folder of the table")
-    parser.add_argument("--seconds", type=float, default=60, help="limit for one type")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     models = SEQUENCES if options.sequences else CLASSIFIERS
-    types = models.types()
+    types, path = models.types(), Path(__file__).with_name(f"{models.stem}.csv")
     if unknown := sorted(set(options.types) - set(types)):
         parser.error(f"transformers has no {models.name} of type {', '.join(unknown)}")
     warnings.simplefilter("ignore")
-    path, rows = options.output / f"{models.stem}.csv", {}
-    if path.is_file():
-        rows = {row["type"]: row for row in pd.read_csv(path, keep_default_na=False, na_values=[""]).to_dict("records")}
-    for kind in options.types or [name for name in types if name not in rows]:
-        rows[kind] = tried_within(kind, options.seconds, models)
+    rows = {row["type"]: row for row in pd.read_csv(path).to_dict("records")} if path.is_file() else {}
+    for kind in options.types or types:
+        rows[kind] = tried_within_limit(kind, models)
         print(kind, rows[kind]["verdict"], rows[kind].get("reason") or "", flush=True)
         table = pd.DataFrame([rows[name] for name in types if name in rows], columns=[*FACTS, *models.columns])
-        whole = {name: "Int64" for name in ("layers", "maps", "heads") if name in table}
-        table = table.astype(whole | {name: float for name in ("difference", "own_difference", "change") if name in table})
-        options.output.mkdir(parents=True, exist_ok=True)
+        table = table.astype({name: "Int64" for name in ("layers", "maps", "heads") if name in table})
         table.to_csv(path, index=False)
         path.with_suffix(".md").write_text(page(table, models), encoding="utf-8")
 
 
 if __name__ == "__main__":
     transformers.logging.set_verbosity_error()
-    sys.exit(main())
+    main()

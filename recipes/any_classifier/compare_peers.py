@@ -1,13 +1,13 @@
 """Measures of this package beside other libraries' own code: the same fine-tuned model, the same texts.
 
-    python recipes/any_classifier/compare_peers.py MODEL TEXTS.parquet [--texts 20] [--lengths 32 128] [--long 3]
+    python recipes/any_classifier/compare_peers.py MODEL TEXTS.parquet
 
 Where two definitions are the same the values are compared; where they are not, `definition` says how they differ, and the
-difference is that to the peer's definition worked out from gradients. Times are CPU milliseconds of one thread, medians over
-texts, each peer beside ours in turn; `forward_passes` is ours over that of one reading of the text. `ours_reads` and
-`theirs_reads` count the texts, whole or changed, that the model reads, the mean over texts, and `times_faster_a_read`
-compares the times of one: words are fewer than tokens. Install captum, interpreto and explainkit by hand: those that are
-missing have a row without numbers. --output: peers.csv and peers.md beside this script by default.
+difference is that to the peer's definition worked out from gradients. There are TEXTS texts as they are, and LONG of each of
+LENGTHS. Times are CPU milliseconds of one thread, medians over texts, each peer beside ours in turn; `forward_passes` is
+ours over that of one reading of the text. `ours_reads` and `theirs_reads` count the texts, whole or changed, that the model
+reads, the mean over texts, and `times_faster_a_read` compares the times of one: words are fewer than tokens. Install captum,
+interpreto and explainkit by hand: those that are missing have no row. Writes peers.csv and peers.md beside this script.
 """
 
 import argparse
@@ -33,7 +33,8 @@ from benchmark_timing import machine, save
 
 
 STEPS = 15  # of integrated gradients, in every library
-LIBRARIES = ("interpreto", "captum", "explainkit")
+TEXTS, LENGTHS, LONG = 20, (32, 128), 3
+LIBRARIES = [name for name in ("interpreto", "captum", "explainkit") if importlib.util.find_spec(name)]
 MEANS = "theirs: the mean over dimensions of absolute products, so without sign; ours: their sum"
 MEAN_STEPS = "theirs: the same mean at each step, trapezoids; ours: the sum, the rule of Gauss and Kronrod"
 WORDS = "theirs: words by a regular expression; compared on words that are one token"
@@ -142,22 +143,20 @@ class Peers:
     mean_over_line = functools.partialmethod(mean_of_products, steps=STEPS)
 
 
-def compare(peers: Peers, texts: list[str], lengths: list[int], long: int) -> list[dict]:
-    """One row for each measure, peer and length; `long` texts of each length that is given."""
+def compare(peers: Peers, texts: list[str], lengths=LENGTHS, long: int = LONG) -> list[dict]:
+    """One row for each measure, installed peer and length; `long` texts of each length."""
     rows = []
     for length in (None, *lengths):
         chosen = texts if length is None else [_of_length(texts, peers.tokenizer, length, number) for number in range(long)]
         for measure, peer, options, theirs, definition, how in ROWS:
-            if importlib.util.find_spec(peer.partition(" ")[0]) is None:
-                rows.append({"measure": measure, "peer": peer, "definition": "not installed"})
-                continue
-            ours, theirs = functools.partial(peers.ours, measure, **options), getattr(peers, theirs)
-            if length is None:
-                ours(chosen[0]), theirs(chosen[0])  # what is made once is not timed
-            named = {"measure": measure, "peer": peer, "tokens": "those of the texts" if length is None else str(length)}
-            reference = None if definition is None else getattr(peers, definition)
-            rows.append(named | _numbers(peers, ours, theirs, reference, chosen) | {"definition": how})
-            print(rows[-1], flush=True)
+            if peer in LIBRARIES:
+                ours, theirs = functools.partial(peers.ours, measure, **options), getattr(peers, theirs)
+                if length is None:
+                    ours(chosen[0]), theirs(chosen[0])  # what is made once is not timed
+                named = {"measure": measure, "peer": peer, "tokens": "those of the texts" if length is None else str(length)}
+                reference = None if definition is None else getattr(peers, definition)
+                rows.append(named | _numbers(peers, ours, theirs, reference, chosen) | {"definition": how})
+                print(rows[-1], flush=True)
     return rows
 
 
@@ -200,24 +199,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("model", help="folder or name of a fine-tuned classifier")
     parser.add_argument("data", help="parquet file with a column text")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "peers", help="without ending")
-    parser.add_argument("--texts", type=int, default=20)
-    parser.add_argument("--lengths", type=int, nargs="*", default=[32, 128])
-    parser.add_argument("--long", type=int, default=3, help="texts of each of these lengths")
-    parser.add_argument("--named", help="what the table calls the model; the name of its folder by default")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    texts = pd.read_parquet(options.data)["text"].sample(options.texts, random_state=0).tolist()
+    texts = pd.read_parquet(options.data)["text"].sample(TEXTS, random_state=0).tolist()
     model = AutoModelForSequenceClassification.from_pretrained(options.model).eval()
-    peers = Peers(model, AutoTokenizer.from_pretrained(options.model))
-    rows = compare(peers, texts, options.lengths, options.long)
-    installed = [f"{name} {version(name)}" for name in LIBRARIES if importlib.util.find_spec(name) is not None]
+    rows = compare(Peers(model, AutoTokenizer.from_pretrained(options.model)), texts)
+    installed = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     about = (
-        f"CPU time of one thread, medians over texts, each side in turn. {machine()} {', '.join(installed)}. Model: "
-        f"{options.named or Path(options.model).name}. {len(texts)} texts as they are, and {options.long} of each length, "
-        f"made of their words. Integrated gradients have {STEPS} points in every library."
+        f"CPU time of one thread, medians over texts, each side in turn. {machine()} {installed}. Model: "
+        f"{Path(options.model).name}. {TEXTS} texts as they are, and {LONG} of each length, made of their words. Integrated "
+        f"gradients have {STEPS} points in every library."
     )
-    save(rows, options.output, about)
+    save(rows, Path(__file__).with_name("peers"), about)
 
 
 if __name__ == "__main__":

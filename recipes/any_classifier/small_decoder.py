@@ -1,12 +1,11 @@
 """A small GPT-2 of random weights, with a tokenizer made of SST's training texts, for recipes/any_classifier/decoder.yaml.
 
-    python recipes/any_classifier/small_decoder.py [FOLDER]
+    python recipes/any_classifier/small_decoder.py
 
 Nothing was learned anywhere else: what the recipe trains from it says that decoders can be measured, and nothing of large
 ones. Like GPT-2's own, the tokenizer is byte-level BPE, adds no marker, and has no token for a mask.
 """
 
-import argparse
 from pathlib import Path
 
 import torch
@@ -31,22 +30,19 @@ def tokenizer_of(texts) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=POSITIONS, **marks)
 
 
-def model_of(tokenizer: PreTrainedTokenizerFast, seed: int = 0) -> GPT2ForSequenceClassification:
+def model_of(tokenizer: PreTrainedTokenizerFast) -> GPT2ForSequenceClassification:
     """Two layers of four heads."""
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     sizes = {"n_layer": 2, "n_head": 4, "n_embd": 128, "n_positions": POSITIONS}
     ids = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), tokenizer.eos_token_id)
     return GPT2ForSequenceClassification(GPT2Config(vocab_size=len(tokenizer), num_labels=2, **sizes, **ids))
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help=f"where to write it ({FOLDER})")
-    folder = parser.parse_args(arguments).folder
+def main() -> None:
     tokenizer = tokenizer_of(load_splits("sst").splits["train"]["text"])
-    model_of(tokenizer).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    print(f"{folder}: GPT-2 with {len(tokenizer)} tokens and random weights")
+    model_of(tokenizer).save_pretrained(FOLDER)
+    tokenizer.save_pretrained(FOLDER)
+    print(f"{FOLDER}: GPT-2 with {len(tokenizer)} tokens and random weights")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Attention or saliency? Over models and data sets, which measure shows what a model used?
 
 From the cells that hold tests of explanations (`reporting.sections.saliency`): each measure by each test, held against one
-that is named beforehand; what is left of it in a model that was trained with tokens erased, to which a shortened text is
-nothing new; whether the parts that a measure hands out add up.
+that is named beforehand, and what is left of it in a model that was trained with tokens erased, to which a shortened text is
+nothing new.
 """
 
 from collections.abc import Sequence
@@ -11,23 +11,14 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
-from attnfaith import record as records
 from attnfaith.reporting.analysis import Analysis, Settings
-from attnfaith.reporting.cells import PREFIX, Cell, per_cell
+from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.sections import saliency
 
 from ..any_classifier import analysis as any_classifier
 from ..shared import INTERVAL, KIND, analysis, as_table, kinds
 
 
-ALLOWED = 0.01
-"""Share of the number handed out that may be left: what integrated gradients aim at unless told otherwise."""
-LEFT = {
-    "integrated_gradients": ("integrated_gradients_residual", "integrated_gradients_steps"),
-    "integrated_gradients_hidden": ("integrated_gradients_residual_hidden", "integrated_gradients_steps_hidden"),
-    "lrp": ("lrp_unaccounted", None),
-}
-"""Measure -> the column of what is left, and that of the steps taken."""
 SHOWN_TESTS = ("comprehensiveness", "sufficiency", "average_precision")
 SHOWN = (
     *("attention", "attention_norm", "exact_contribution", "gradient_norm", "gradient", "gradient_x_input", "lrp"),
@@ -50,14 +41,13 @@ def per_text(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "saliency_ranking", "saliency_twins" and "saliency_completeness", of the cells that were tested."""
+    """ "saliency_ranking" and "saliency_twins", of the cells that were tested."""
     cells = [cell for cell in cells if saliency.SECTION.applies(cell)]
     better = {name: test.better for name, test in saliency.TESTS.items()}
     measures = any_classifier.ranking(kinds(cells), per_text, better)
-    tables = {"saliency_ranking": lambda _: measures, "saliency_twins": lambda _: twins(measures)}
-    tables["saliency_completeness"] = completeness
+    results = {"saliency_ranking": lambda _: measures, "saliency_twins": lambda _: twins(measures)}
     whole = lambda table: table[table["measure"].isin(SHOWN) & ~table["objective"].str.contains("erased")]  # noqa: E731
-    return analysis(cells, PAGES, tables, {"saliency_ranking": whole})
+    return analysis(cells, PAGES, results, {"saliency_ranking": whole})
 
 
 @as_table
@@ -75,31 +65,3 @@ def twins(measures: pd.DataFrame) -> pd.DataFrame:
         row = dict(zip((*names, "test"), key, strict=True)) | {"n_seeds": int(part["n_seeds"].min())}
         row |= {"n_measures": len(means), "tau": kendalltau(means["plain"], means["erased"]).statistic}
         yield row | {f"attention_{name}": means.loc["attention", name] for name in ("plain", "erased")}
-
-
-@as_table
-def completeness(cells: Sequence[Cell]) -> pd.DataFrame:
-    """Do the parts add up? One row per cell and measure whose scores sum to a number that the record holds.
-
-    Integrated gradients should sum to the difference between the text and the baseline; relevance, with what its rules give
-    to no token, to what is explained itself. left_median, left_max: |what is left| / |number handed out| of the n texts that
-    have one, 0 is complete. share_incomplete: texts with more than ALLOWED of it. steps_median, steps_max: points of the
-    line, NaN for relevance.
-    """
-    for cell in cells:
-        for measure, (left_name, steps_name) in LEFT.items():
-            if measure not in cell.measures or left_name not in cell.table.column_names:
-                continue
-            left = cell.column(left_name)
-            if np.isnan(left).all():
-                continue
-            parts = np.array([np.sum(row, dtype=np.float64) for row in records.rows(cell.table, PREFIX + measure)])
-            whole = parts + cell.column("lrp_residual") if measure == "lrp" else parts - left
-            with np.errstate(invalid="ignore", divide="ignore"):
-                shares = np.abs(left) / np.abs(whole)
-            steps = cell.column(steps_name) if steps_name else np.array([np.nan])
-            defined = shares[np.isfinite(shares)]
-            row = cell.heading | {"measure": measure, "n": len(defined), "n_undefined": len(shares) - len(defined)}
-            numbers = (np.median(defined), defined.max(), np.mean(defined > ALLOWED)) if len(defined) else [np.nan] * 3
-            row |= dict(zip(("left_median", "left_max", "share_incomplete"), numbers, strict=True))
-            yield row | {"steps_median": np.median(steps), "steps_max": steps.max()}

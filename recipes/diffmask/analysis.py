@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 
 from attnfaith.importance.diffmask import FOLDER
-from attnfaith.metrics.attention_faithfulness.plausibility import average_precision, random_precision
+from attnfaith.metrics.attention_faithfulness.plausibility import random_precision
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import selection
 
-from ..shared import INTERVAL, Models, analysis, as_table, kinds, summary, values
+from ..shared import INTERVAL, Models, analysis, as_table, first, kinds, precision_of, rows_of
 
 
 PAGES = {
@@ -43,14 +43,10 @@ def counting(groups: Sequence[Models]) -> pd.DataFrame:
     that of a random order; columns of `shared.summary`.
     """
     for models in groups:
-        first = next(iter(models.values()))
-        if not first.has("rationale"):
-            continue
-        for name in ("attention", *first.measures):
-            numbers = values(models, lambda cell, name=name: average_precision(cell.scores(name), cell.rows("rationale")))
-            yield {"dataset": first.identity.dataset, "scores": name} | summary(numbers, (0, 1))
-        chance = values(models, lambda cell: random_precision(cell.rows("rationale")))
-        yield {"dataset": first.identity.dataset, "scores": "by chance"} | summary(chance, (0, 1))
+        if first(models).has("rationale"):
+            numbers = {name: precision_of(name) for name in ("attention", *first(models).measures)}
+            numbers["by chance"] = lambda cell: random_precision(cell.rows("rationale"))
+            yield from rows_of(models, numbers, {"dataset": first(models).identity.dataset}, named="scores")
 
 
 @as_table
@@ -59,12 +55,14 @@ def budgets(groups: Sequence[Models]) -> pd.DataFrame:
     probable the predicted class is from them) and comprehensiveness (how much less without them).
     """
     for models in groups:
-        first = next(iter(models.values()))
-        for size, scores in selection.budgets(first) if selection.SELECTION_BUDGETS.applies(first) else ():
-            for key, name in NUMBERS.items():
-                numbers = values(models, lambda cell, at=(size, scores), key=key: selection.budgets(cell)[at][key])
-                row = {"dataset": first.identity.dataset, "size": size, "scores": scores, "number": name}
-                yield row | summary(numbers, (0, 1) if key == "correct" else (-1, 1))
+        cell = first(models)
+        for size, scores in selection.budgets(cell) if selection.SELECTION_BUDGETS.applies(cell) else ():
+            numbers = {
+                name: lambda cell, at=(size, scores), key=key: selection.budgets(cell)[at][key]
+                for key, name in NUMBERS.items()
+            }
+            labels = {"dataset": cell.identity.dataset, "size": size, "scores": scores}
+            yield from rows_of(models, numbers, labels, lambda name: (0, 1) if name == "accuracy" else (-1, 1), "number")
 
 
 @as_table

@@ -15,12 +15,11 @@ import pandas as pd
 from attnfaith.record import Identity, labelled
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sections.performance import per_text as correctness
-from attnfaith.stats import holm
+from attnfaith.stats import holm, over_seeds_of_texts
 from attnfaith.support.escaping import Markdown, markdown_table
 
 from .. import shared
-from ..shared import Twins, analysis, as_table, interval_figure, panels, shown_number, twins
+from ..shared import CORRECT, Twins, analysis, as_table, first, interval_figures, shown_number, twins
 from . import attention_tests
 
 
@@ -37,13 +36,7 @@ COLUMNS = (
 )
 
 PAGE = {"data": "{dataset}", "model": "{encoder}", "intervention": "{intervention}", "seeds": "{n_seeds}"}
-PAGE |= {
-    "tests": "{tests}",
-    "better": "{better}",
-    "worse": "{worse}",
-    shared.UNTOLD: f"{{{shared.UNTOLD}}}",
-    "accuracy, plain": "{mean_plain}",
-}
+PAGE |= {name: f"{{{name}}}" for name in ("tests", BETTER, WORSE, shared.UNTOLD)} | {"accuracy, plain": "{mean_plain}"}
 PAGE |= {"change of accuracy [95 %]": "{difference} [{ci_low}, {ci_high}]", "price": "{verdict}"}
 
 
@@ -119,17 +112,16 @@ def by_test(table: pd.DataFrame) -> str:
 
 
 def _rows(pair: Twins) -> list[dict[str, object]]:
-    heading = {**pair.heading, "intervention": intervention_label(pair.identity)}
-    tests = {name: test for name, test in attention_tests.shared_tests(pair).items() if test.kind == "test"}
-    rows = [
-        {**heading, "test": name, "label": test.label, "kind": "test"}
-        | _difference(pair, *attention_tests.values(pair, name), tests[name].most)
-        for name, test in tests.items()
-    ]
+    heading = {**pair.heading, "intervention": intervention_label(first(pair.changed).identity)}
+    rows = []
+    for name, test in attention_tests.shared_tests(pair).items():
+        if test.kind == "test":
+            row = {**heading, "test": name, "label": test.label, "kind": "test"}
+            rows.append(row | _difference(pair, *attention_tests.values(pair, name), test.most))
     for row, p_holm in zip(rows, holm([row["p_value"] for row in rows]), strict=True):
         row["p_holm"] = p_holm
     price = {**heading, "test": PRICE, "label": f"price: {PRICE}", "kind": "price"}
-    return [*rows, price | _difference(pair, *pair.values(lambda cell: correctness(cell)["correct"]), 1.0)]
+    return [*rows, price | _difference(pair, *pair.values(CORRECT), 1.0)]
 
 
 def _difference(pair: Twins, plain: np.ndarray, changed: np.ndarray, most: float) -> dict[str, float]:
@@ -138,7 +130,7 @@ def _difference(pair: Twins, plain: np.ndarray, changed: np.ndarray, most: float
     """
     defined = ~np.isnan(changed - plain)
     read_by_one = np.logical_or(*(~np.isnan(side) for side in pair.values(lambda cell: np.zeros(len(cell)))))
-    estimate = shared.estimate(changed - plain, (-most, most))
+    estimate = over_seeds_of_texts(changed - plain, bounds=(-most, most))
     return {
         "n_seeds": int((defined.sum(1) >= 2).sum()),
         "n_texts": int(defined.sum()),
@@ -151,17 +143,13 @@ def _difference(pair: Twins, plain: np.ndarray, changed: np.ndarray, most: float
 
 def figures(table: pd.DataFrame) -> dict:
     """Of each data set, what each intervention changes in each test, a panel for each kind of plain model."""
-    table = table.assign(
-        series=table["intervention"], value=table["difference"], stands=table["verdict"].isin([BETTER, WORSE])
+    stands = table["verdict"].isin([BETTER, WORSE])
+    return interval_figures(
+        table.assign(series=table["intervention"], value=table["difference"], stands=stands, n=table["n_texts"]),
+        "interventions",
+        "changed − plain model, 95 % intervals over seeds and texts",
+        ("objective", "projection"),
+        title="What makes attention more faithful, by which test?",
+        reference=0.0,
+        note="full: better or worse; hollow: cannot be told",
     )
-    return {
-        f"{dataset}-interventions": interval_figure(
-            panels(part, ("objective", "projection")),
-            "What makes attention more faithful, by which test?",
-            f"{dataset} · changed − plain model, 95 % intervals over seeds and texts",
-            int((part["n_texts"] / part["n_seeds"].clip(lower=1)).max()),
-            reference=0.0,
-            note="full: better or worse; hollow: cannot be told",
-        )
-        for dataset, part in table.groupby("dataset", sort=False)
-    }

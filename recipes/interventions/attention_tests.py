@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnfaith import record as records
 from attnfaith.metrics.attention_faithfulness.divergences import total_variation_distance
-from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.reporting.cells import PREFIX, Cell, per_cell, readable
 from attnfaith.reporting.sections import adversary, attention, changes, saliency
 
@@ -27,14 +25,14 @@ LARGEST_ODDS = 16.0
 
 @dataclass(frozen=True)
 class AttentionTest:
-    """label: for reading. suspect: 1 or -1, as above. numbers: [N] of a cell with the columns `needs`. kind: "control" is no
+    """label: for reading. suspect: 1 or -1, as above. numbers: [N] of a cell with the column `needs`. kind: "control" is no
     test of attention. most: the largest difference that two models can have.
     """
 
     label: str
     suspect: int
     numbers: Number
-    needs: tuple[str, ...] = ()
+    needs: str = "attention"
     kind: str = "test"
     most: float = 1.0
 
@@ -82,7 +80,7 @@ def _erased(cell: Cell) -> dict[str, dict[str, np.ndarray]]:
 
 def impermissible_weight(cell: Cell) -> np.ndarray:
     """Attention on the impermissible tokens, 0..1; undefined where the text has none, or no others."""
-    pairs = zip(cell.attention, records.rows(cell.table, "impermissible"), strict=True)
+    pairs = zip(cell.attention, cell.rows("impermissible"), strict=True)
     weights = [float(np.dot(row, marks)) if 0 < np.sum(marks) < len(marks) else np.nan for row, marks in pairs]
     return np.array(weights, np.float64)
 
@@ -110,11 +108,6 @@ def confidence(cell: Cell) -> np.ndarray:
         return np.minimum(np.log(probability) - np.log1p(-probability), LARGEST_ODDS)
 
 
-def plausibility(cell: Cell) -> np.ndarray:
-    """The average precision of attention against marked tokens."""
-    return average_precision(cell.attention, records.rows(cell.table, "rationale"))
-
-
 def of_column(name: str) -> Number:
     return lambda cell: cell.column(name)
 
@@ -123,42 +116,34 @@ def of_largest(name: str) -> Number:
     return lambda cell: changes.single_weight(cell, "attention")[name]
 
 
-ERASED = saliency.NEEDS
-ADVERSARY = tuple(f"adversary_exact_{name}" for name in ("epsilon", "jsd", "bound", "one_token", "certainty"))
-ERASURE = ("erasure_probs", "erasure_gradient", "erasure_order")
-GROUPS = ("group_mass_names", "group_mass", "group_mass_tokens")
-HIDDEN = ("permissible_only_probs", "impermissible")
-IDENTIFIED = adversary.IDENTIFIABILITY.needs
+ERASED, ERASURE = "rationale_erasure_measures", "erasure_probs"
 permuted = pick(changes.PERMUTATION.per_text, "permutation_tvd")
 width = pick(adversary.identifiability, "identifiability_width")
 permuted_maps = pick(changes.MAP_PERMUTATION.per_text, "map_permutation_tvd")
-uniform_maps = pick(changes.MAP_UNIFORM.per_text, "map_uniform_tvd")
 TESTS: Mapping[str, AttentionTest] = {
     "from_uniform": AttentionTest("attention: TVD from equal weights", -1, from_uniform),
-    "permutation": AttentionTest("permuted weights: TVD", -1, permuted, ("permuted_probs",)),
-    "adversary_exact": AttentionTest("exact adversary: JSD", 1, furthest_exact, ADVERSARY),
+    "permutation": AttentionTest("permuted weights: TVD", -1, permuted, "permuted_probs"),
+    "adversary_exact": AttentionTest("exact adversary: JSD", 1, furthest_exact, "adversary_exact_jsd"),
     "erasure_flip": AttentionTest("largest weight erased: decision changes", -1, of_largest("top_flips"), ERASURE),
     "erasure_jsd": AttentionTest("largest weight erased, less random: JSD", -1, of_largest("delta_jsd"), ERASURE, most=2),
-    "minimal_flip_set": AttentionTest("smallest flipping set: share", 1, smallest_set, ("minimal_flip_size",)),
+    "minimal_flip_set": AttentionTest("smallest flipping set: share", 1, smallest_set, "minimal_flip_size"),
     "comprehensiveness": AttentionTest(
         "comprehensiveness, less random", -1, over_random("comprehensiveness"), ERASED, most=2
     ),
     "sufficiency": AttentionTest("sufficiency, less random", 1, over_random("sufficiency"), ERASED, most=2),
-    "identifiability": AttentionTest("identifiability: width of the largest weight", 1, width, IDENTIFIED),
-    "conicity": AttentionTest("conicity of the states", 1, of_column("conicity_absolute"), ("conicity_absolute",)),
-    "punctuation": AttentionTest("attention on punctuation", 1, punctuation_mass, GROUPS),
-    "value_norm_share": AttentionTest(
-        "value norms on what is hidden", 1, of_column("value_norm_share"), ("value_norm_share",)
-    ),
+    "identifiability": AttentionTest("identifiability: width of the largest weight", 1, width, "identifiability_low"),
+    "conicity": AttentionTest("conicity of the states", 1, of_column("conicity_absolute"), "conicity_absolute"),
+    "punctuation": AttentionTest("attention on punctuation", 1, punctuation_mass, "group_mass"),
+    "value_norm_share": AttentionTest("value norms on what is hidden", 1, of_column("value_norm_share"), "value_norm_share"),
     "hidden_influence": AttentionTest(
-        "change without what is hidden, less attention on it", 1, hidden_influence, HIDDEN, most=2
+        "change without what is hidden, less attention on it", 1, hidden_influence, "permissible_only_probs", most=2
     ),
-    "plausibility": AttentionTest("plausibility: average precision", -1, plausibility, ("rationale",)),
-    "map_permutation": AttentionTest("permuted maps: TVD", -1, permuted_maps, ("map_permuted_probs",)),
-    "map_uniform": AttentionTest("uniform maps: TVD", -1, uniform_maps, ("map_uniform_probs",)),
+    "map_permutation": AttentionTest("permuted maps: TVD", -1, permuted_maps, "map_permuted_probs"),
     # what training asked for, which one needs the words for; and how sure the model is
-    "impermissible": AttentionTest("attention on what is to be hidden", -1, impermissible_weight, HIDDEN[1:], "control"),
-    "confidence": AttentionTest("log-odds of the predicted class", -1, confidence, (), "control", np.inf),
+    "impermissible": AttentionTest(
+        "attention on what is to be hidden", -1, impermissible_weight, "impermissible", "control"
+    ),
+    "confidence": AttentionTest("log-odds of the predicted class", -1, confidence, kind="control", most=np.inf),
 }
 """Every test and control that is not of one measure of importance; those are `tau_<measure>` and `first_<measure>`."""
 
@@ -167,7 +152,7 @@ def of_measure(name: str) -> dict[str, AttentionTest]:
     """The tests of attention by one measure: agreement with it, and of a measure of inputs attention on the token that it
     ranks first. Measures of states hold attention as a factor, and rank what is attended first.
     """
-    label, needs = readable(name), (PREFIX + name,)
+    label, needs = readable(name), PREFIX + name
     tests = {f"tau_{name}": AttentionTest(f"τ with {label}", -1, lambda cell: cell.tau("attention", name), needs, most=2)}
     if not name.endswith("_hidden"):
         tests[f"first_{name}"] = AttentionTest(
@@ -183,10 +168,9 @@ def named(name: str) -> AttentionTest:
 
 def tests_of(cell: Cell) -> dict[str, AttentionTest]:
     """The tests that a cell's columns allow, those by its measures first, and then the controls."""
-    columns = set(cell.table.column_names)
     tests = {name: test for measure in cell.measures if measure not in NO_TEST for name, test in of_measure(measure).items()}
-    tests |= {name: test for name, test in TESTS.items() if set(test.needs) <= columns}
-    erased = set(ERASED) <= columns and {"attention", "random"} <= set(saliency.measures(cell))
+    tests |= {name: test for name, test in TESTS.items() if cell.has(test.needs)}
+    erased = cell.has(ERASED) and {"attention", "random"} <= set(saliency.measures(cell))
     return {name: test for name, test in tests.items() if erased or test.needs != ERASED}
 
 

@@ -14,9 +14,10 @@ import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sections import adversary, changes, performance
+from attnfaith.reporting.sections import adversary, changes
 
 from ..shared import (
+    CORRECT,
     INTERVAL,
     Number,
     analysis,
@@ -24,7 +25,6 @@ from ..shared import (
     as_table,
     heading,
     kinds,
-    pick,
     read_published,
     row_of,
     twins,
@@ -78,10 +78,9 @@ def side_by_side(cells: Sequence[Cell], scores: pd.DataFrame, taus: pd.DataFrame
     """A row for each kind of model: accuracy and mean tau of each pair over seeds and texts, with the interval and the
     standard deviation over seeds (_std), and what is published (NaN where nothing is).
     """
-    numbers = {"accuracy": pick(performance.per_text, "correct"), **{f"tau {pair}": tau(pair) for pair in PAIRS}}
-    rows = (row_of(models, numbers, lambda name: (0, 1) if name == "accuracy" else (-1, 1)) for models in kinds(cells))
-    table = pd.DataFrame(rows)
-    table = table.merge(scores.drop(columns="source"), how="left", on=FACTORS)
+    numbers = {"accuracy": CORRECT, **{f"tau {pair}": tau(pair) for pair in PAIRS}}
+    rows = [row_of(models, numbers, lambda name: (0, 1) if name == "accuracy" else (-1, 1)) for models in kinds(cells)]
+    table = pd.DataFrame(rows).merge(scores.drop(columns="source"), how="left", on=FACTORS)
     overall = taus[(taus["class"] == "overall") & (taus["statistic"] == "tau_mean")]
     for pair in PAIRS:
         theirs = overall.loc[overall["pair"] == pair, [*FACTORS, "value"]]

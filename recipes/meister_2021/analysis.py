@@ -21,6 +21,7 @@ from ..shared import (
     analysis,
     answer,
     as_table,
+    first,
     heading,
     kinds,
     paired,
@@ -59,18 +60,15 @@ def number(name: str) -> Number:
     return pick(of_cell, name)
 
 
-def sparsegen_lambda(cell: Cell) -> float | None:
-    return {"sparsemax": 0.0, "sparsegen": cell.identity.projection_parameter}.get(cell.identity.projection)
-
-
 def levels(cells: Sequence[Cell], objective: str = "classification") -> list[dict[object, Models]]:
     """The kinds of each model on each data set by level: "softmax", or the lambda."""
     groups: dict[object, dict[object, Models]] = {}
     for models in kinds([cell for cell in cells if cell.identity.objective == objective]):
-        first = next(iter(models.values()))
-        level = "softmax" if first.identity.projection == "softmax" else sparsegen_lambda(first)
+        identity = first(models).identity
+        levels = {"softmax": "softmax", "sparsemax": 0.0, "sparsegen": identity.projection_parameter}
+        level = levels.get(identity.projection)
         if level is not None:
-            model = replace(first.identity, seed=0, projection="softmax", projection_parameter=None)
+            model = replace(identity, seed=0, projection="softmax", projection_parameter=None)
             groups.setdefault(model, {})[level] = models
     return list(groups.values())
 
@@ -148,5 +146,5 @@ def _of(models: Models, name: str) -> np.ndarray:
 
 
 def _model(model: dict[object, Models]) -> tuple[str, str, str]:
-    row = heading(next(iter(model.values())))
+    row = heading(first(model))
     return row["dataset"], row["encoder"], row["alignment"]

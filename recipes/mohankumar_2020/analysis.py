@@ -15,7 +15,7 @@ from attnfaith.stats import holm
 
 from ..interventions import analysis as interventions
 from ..interventions.attention_tests import named
-from ..shared import UNTOLD, analysis, join_published, over_seeds, read_published, verdict
+from ..shared import UNTOLD, analysis, beside_published, only_measured, read_published, verdict
 
 
 KEYS = ("dataset", "model", "encoder", "statistic")
@@ -51,17 +51,19 @@ PAGES = {
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "beside_published", "claims", and what `interventions.analysis` makes."""
+    """ "beside_published", "claims", and what `interventions.analysis` makes.
+
+    conicity_absolute: mean over the texts that have it, 0..1. Statistics of the authors' own making are not measured.
+    """
     published = read_published(settings.published, (*KEYS, "value", "by", "source"), ["value"])
     if not cells:
         return Analysis()
     tests = interventions.tables(cells, settings)
     results = {
-        "beside_published": lambda cells: beside_published(cells, published),
+        "beside_published": lambda cells: beside_published(published, cells, _measured, KEYS),
         "claims": lambda _: claims(tests.tables["interventions"]),
     }
-    shown = {"beside_published": lambda table: table.dropna(subset="measured").astype({"n_seeds": int})}
-    own = analysis(cells, PAGES, results, shown)
+    own = analysis(cells, PAGES, results, {"beside_published": only_measured})
     return Analysis({**tests.tables, **own.tables}, {**own.grids, **tests.grids}, tests.texts | own.texts, tests.figures)
 
 
@@ -89,17 +91,6 @@ def _verdict(row: Mapping[str, object]) -> str:
         return verdict(-effect * named(row["test"]).suspect, row["p_holm"], row["n_seeds"], HOLDS, AGAINST)
     word = HOLDS if row["ci_low"] > -MARGIN else AGAINST if row["ci_high"] < -MARGIN else UNTOLD
     return verdict(effect, 0, row["n_seeds"], word, word)
-
-
-def beside_published(cells: Sequence[Cell], published: pd.DataFrame) -> pd.DataFrame:
-    """A row for each published number of a data set that was measured: our mean over n_seeds seeds, and the difference.
-
-    conicity_absolute: mean over the texts that have it, 0..1. Measured is NaN where nothing was, as are statistics that are
-    of the authors' own making (attention on rationales, Pearson's correlations).
-    """
-    measured = over_seeds(pd.DataFrame([row for cell in cells for row in _measured(cell)]), KEYS)
-    joined = join_published(published[published["dataset"].isin(set(measured["dataset"]))], measured, KEYS)
-    return joined[[*KEYS, "published", "measured", "difference", "n_seeds", "by", "source"]]
 
 
 def model_of(cell: Cell) -> str:

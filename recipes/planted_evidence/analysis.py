@@ -13,26 +13,26 @@ import numpy as np
 import pandas as pd
 from scipy.stats import mannwhitneyu
 
-from attnfaith import record as records
-from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, per_cell, readable
-from attnfaith.reporting.sections import performance
 
 from ..shared import (
+    CORRECT,
     INTERVAL,
     Models,
     Twins,
     analysis,
     answer,
     as_table,
+    first,
     heading,
     kinds,
     paired,
     pick,
+    precision_of,
+    rows_of,
     summary,
-    values,
 )
 
 
@@ -54,9 +54,8 @@ def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
 
 
 def arguments_of(models: Models) -> dict[str, object]:
-    """What the texts that a kind of model was trained on were generated from; {} where the record does not say."""
-    first = next(iter(models.values()))
-    return first.settings.get("recipe", {}).get("data", {}).get("arguments") or {}
+    """What the texts that a kind of model was trained on were generated from."""
+    return first(models).settings["recipe"]["data"].get("arguments") or {}
 
 
 def pairs(cells: Sequence[Cell]) -> list[Twins]:
@@ -64,8 +63,7 @@ def pairs(cells: Sequence[Cell]) -> list[Twins]:
 
     def key(models: Models) -> tuple:
         rest = {name: value for name, value in arguments_of(models).items() if name != "evidence_removed"}
-        identity = next(iter(models.values())).identity
-        return replace(identity, seed=0, training_texts=None), json.dumps(rest, sort_keys=True)
+        return replace(first(models).identity, seed=0, training_texts=None), json.dumps(rest, sort_keys=True)
 
     groups = kinds(cells)
     cannot = {key(models): models for models in groups if arguments_of(models).get("evidence_removed")}
@@ -81,12 +79,11 @@ def statistics(cell: Cell) -> dict[str, np.ndarray]:
     the average precision of attention and of each importance measure against them; the numbers of all sections.
     """
     numbers = {f"tau {readable(a)}–{readable(b)}": cell.tau(a, b) for a, b in cell.pairs}
-    if "rationale" in cell.table.column_names:
-        gold = records.rows(cell.table, "rationale")
-        mass = [np.dot(row, marks) if marks.any() else np.nan for row, marks in zip(cell.attention, gold, strict=True)]
-        numbers["attention on the evidence"] = np.array(mass, dtype=np.float64)
-        for name in ("attention", *cell.measures):
-            numbers[f"average precision of {readable(name)}"] = average_precision(cell.scores(name), gold)
+    texts = zip(cell.attention, cell.rows("rationale"), strict=True)
+    mass = [np.dot(row, marks) if marks.any() else np.nan for row, marks in texts]
+    numbers["attention on the evidence"] = np.array(mass, dtype=np.float64)
+    for name in ("attention", *cell.measures):
+        numbers[f"average precision of {readable(name)}"] = precision_of(name)(cell)
     rest = {name.replace("_", " "): values for name, values in sections.numbers(cell).items() if not name.startswith("tau ")}
     return numbers | rest
 
@@ -95,15 +92,14 @@ def statistics(cell: Cell) -> dict[str, np.ndarray]:
 def evidence(cells: Sequence[Cell]) -> pd.DataFrame:
     """Accuracy, attention on the evidence and average precision of each kind of model that was trained with evidence."""
     for models in kinds(cells):
-        first, arguments = next(iter(models.values())), arguments_of(models)
+        arguments = arguments_of(models)
         if arguments.get("evidence_removed"):
             continue
         label = "a pair" if arguments.get("needs_context") else f"{arguments.get('redundancy', 1)}, each enough"
         label = "one word" if label.startswith("1,") else label
-        names = [name for name in statistics(first) if name.endswith("on the evidence") or name.startswith("average")]
-        numbers = {"accuracy": pick(performance.per_text, "correct"), **{name: pick(statistics, name) for name in names}}
-        for name, of_cell in numbers.items():
-            yield heading(models) | {"evidence": label, "statistic": name} | summary(values(models, of_cell), (0, 1))
+        names = [name for name in statistics(first(models)) if name.startswith(("attention on", "average precision"))]
+        numbers = {"accuracy": CORRECT, **{name: pick(statistics, name) for name in names}}
+        yield from rows_of(models, numbers, heading(models) | {"evidence": label})
 
 
 @as_table
@@ -115,8 +111,7 @@ def planted_tests(cells: Sequence[Cell]) -> pd.DataFrame:
     where the difference stands and auc is at least APART or at most 1 - APART; "barely" where only the difference stands.
     """
     for pair in pairs(cells):
-        cell = next(iter(pair.changed.values()))
-        for name in statistics(cell):
+        for name in statistics(first(pair.changed)):
             cannot, uses = pair.values(pick(statistics, name))
             areas = [_area(*sides) for sides in zip(uses, cannot, strict=True)]
             auc = float(np.nanmean(areas)) if not np.isnan(areas).all() else np.nan

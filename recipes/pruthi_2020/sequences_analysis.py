@@ -5,39 +5,32 @@ Source: Pruthi et al. (2020), Learning to Deceive with Attention-Based Explanati
 
 from collections.abc import Iterator, Sequence
 
-import pandas as pd
-
 from attnfaith import record
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 
-from ..shared import analysis, join_published, over_seeds, read_published
+from ..shared import analysis, beside_published, only_measured, read_published
 
 
 TASKS = {"copy": "sequence_copy", "reverse": "sequence_reverse", "multi30k_links": "multi30k_en_de"}
 """Our data sets, and what published.csv calls them."""
 KEYS = ("dataset", "encoder", "penalty", "statistic")
+NAME = "sequences_beside_published"
+PAGE = {"task": "{dataset}", "model": "{encoder}", "λ": "{penalty}", "number": "{statistic}"}
+PAGE |= {"measured": "{measured}", "published": "{published}", "seeds": "{n_seeds}"}
 
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
-    """ "sequences", ours, and "sequences_beside_published": a row for each published number of a task that was measured.
+    """ "sequences_beside_published": a row for each number that the authors published of a task that was measured.
 
     accuracy: the share of target words at their place in what is generated, 0..1. bleu: 0..100. impermissible_mass: the mean
     over target words, the end of the sentence among them, of the attention on linked source words, 0..1; theirs is of the
     whole test set, ours of the measured pairs. Sizes, lengths and training differ: see the recipe's note.
     """
     published = read_published(settings.published, (*KEYS, "value", "by", "source"), ["value", "penalty"])
-    if not cells:
-        return Analysis()
-    measured = over_seeds(pd.DataFrame([row for cell in cells for row in _measured(cell)]), KEYS)
-    joined = join_published(published[published["dataset"].isin(set(measured["dataset"]))], measured, KEYS)
-    columns = [*KEYS, "published", "measured", "difference", "n_seeds", "by", "source"]
-    page = {"task": "{dataset}", "model": "{encoder}", "λ": "{penalty}", "number": "{statistic}"}
-    page |= {"measured": "{measured}", "published": "{published}", "seeds": "{n_seeds}"}
-    joined = joined.loc[joined["by"] == "authors", columns]
-    results = {"sequences_beside_published": lambda _: joined, "sequences": lambda _: measured}
-    shown = {"sequences_beside_published": lambda table: table.dropna(subset="measured").astype({"n_seeds": int})}
-    return analysis(cells, {"sequences_beside_published": page}, results, shown, "sequences_made")
+    theirs = published[published["by"] == "authors"]
+    results = {NAME: lambda cells: beside_published(theirs, cells, _measured, KEYS)}
+    return analysis(cells, {NAME: PAGE}, results, {NAME: only_measured}, "sequences_made")
 
 
 def _measured(cell: Cell) -> Iterator[dict]:

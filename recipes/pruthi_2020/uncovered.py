@@ -12,7 +12,9 @@ within strata stands in the table of the models, and the control `confidence` sh
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,12 +22,11 @@ import pandas as pd
 from attnfaith.record import Identity
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sections.performance import per_text as correctness
-from attnfaith.stats import UNKNOWN, Estimate, holm, over_seeds_and_texts, ratio
+from attnfaith.stats import UNKNOWN, holm, over_seeds_and_texts, ratio
 
 from .. import shared
 from ..interventions.attention_tests import shared_tests, values
-from ..shared import Twins, as_table, interval_figure, mean_of_means, panels, pick, twins
+from ..shared import CORRECT, Twins, as_table, interval_figures, mean_of_means, twins
 
 
 STRATUM = 0.25
@@ -47,16 +48,18 @@ def honest_twin(identity: Identity) -> Identity:
     return replace(identity, impermissible_mass=0.0, impermissible_heads=None)
 
 
-@dataclass(frozen=True)
-class Separation:
+class Separation(NamedTuple):
     """The AUC of a number [S, N] of deceiving models against that of honest ones, ties counting one half.
 
-    estimate: its mean over seeds, with the interval over seeds and texts and the p-value of .5; the jackknife leaves out all
+    auc: its mean over seeds, with the interval over seeds and texts and the p-value of .5; the jackknife leaves out all
     numbers of a text together (Obuchowski 1997). n_seeds: those with FEWEST_TEXTS numbers or more of each model that have a
     partner; others have no AUC. partnered: share of the numbers that have a partner to be compared with.
     """
 
-    estimate: Estimate
+    auc: float
+    ci_low: float
+    ci_high: float
+    p_value: float
     n_seeds: int
     partnered: float
 
@@ -79,7 +82,7 @@ def separation(suspicion: Sequence[np.ndarray], strata: Sequence[np.ndarray] | N
     estimate = UNKNOWN
     if areas:
         estimate = over_seeds_and_texts(np.array(areas), np.mean(left_out, axis=0), chance=0.5, bounds=(0.0, 1.0))
-    return Separation(estimate, len(areas), ratio(partners, np.sum(~np.isnan(suspicion))).item())
+    return Separation(*estimate, len(areas), ratio(partners, np.sum(~np.isnan(suspicion))).item())
 
 
 @as_table
@@ -87,11 +90,10 @@ def uncovered_table(cells: Sequence[Cell]) -> pd.DataFrame:
     """Which tests tell deceiving models from honest ones: a row per pair of kinds and test.
 
     kind: "test", or "control" of what is no test of attention. n_honest, n_deceiving: texts with a number, summed over
-    seeds; n_undefined_...: those without. mean_...: of the numbers, over texts and then seeds. auc: of all texts;
-    matched_auc: of those of about the same confidence; share_matched: numbers that have a partner of that kind. ci_low,
-    ci_high, p_value, n_seeds: `Separation`. p_holm: corrected by Holm for all tests of the pair, those of the matched ones
-    by themselves. verdict: "uncovers", or "misled" for an AUC below .5, where p_holm is at most .05; else `shared.verdict`.
-    A control has none.
+    seeds; n_undefined_...: those without. mean_...: of the numbers, over texts and then seeds. Columns of `Separation`: of
+    all texts, and with matched_ of those of about the same confidence. p_holm: corrected by Holm for all tests of the pair,
+    those of the matched ones by themselves. verdict: "uncovers", or "misled" for an AUC below .5, where p_holm is at most
+    .05; else `shared.verdict`. A control has none.
     """
     return [row for pair in twins(cells, honest_twin) for row in _of_pair(pair)]
 
@@ -104,21 +106,17 @@ def _of_pair(pair: Twins) -> list[dict[str, object]]:
         row = {**pair.heading, "test": name, "label": test.label, "kind": test.kind}
         for side, of_side, texts in zip(("honest", "deceiving"), numbers, read, strict=True):
             defined = ~np.isnan(of_side)
-            undefined = ~np.isnan(texts) & ~defined
-            row |= {f"n_{side}": int(defined.sum()), f"n_undefined_{side}": int(undefined.sum())}
+            row |= {f"n_{side}": int(defined.sum()), f"n_undefined_{side}": int((~np.isnan(texts) & ~defined).sum())}
             row[f"mean_{side}"] = mean_of_means(of_side)
         suspicion = [test.suspect * of_side for of_side in numbers[::-1]]
-        matched = separation(suspicion, strata)
-        for start, result in (("", separation(suspicion)), ("matched_", matched)):
-            names = [f"{start}{column}" for column in ("auc", "ci_low", "ci_high", "p_value")]
-            row |= {f"{start}n_seeds": result.n_seeds, **dict(zip(names, result.estimate, strict=True))}
-            row |= {f"{start}p_holm": np.nan, f"{start}verdict": ""}
-        rows.append(row | {"share_matched": matched.partnered})
-    tests = [row for row in rows if row["kind"] == "test"]
+        for start, result in (("", separation(suspicion)), ("matched_", separation(suspicion, strata))):
+            row |= {f"{start}{column}": value for column, value in result._asdict().items()}
+        rows.append(row)
     for start in ("", "matched_"):
-        for row, p_holm in zip(tests, holm([row[f"{start}p_value"] for row in tests]), strict=True):
+        adjusted = holm([row[f"{start}p_value"] if row["kind"] == "test" else np.nan for row in rows])
+        for row, p_holm in zip(rows, adjusted, strict=True):
             word = shared.verdict(row[f"{start}auc"] - 0.5, p_holm, row[f"{start}n_seeds"], UNCOVERS, MISLED)
-            row |= {f"{start}p_holm": p_holm, f"{start}verdict": word}
+            row |= {f"{start}p_holm": p_holm, f"{start}verdict": word if row["kind"] == "test" else ""}
     return rows
 
 
@@ -132,8 +130,8 @@ def by_test(table: pd.DataFrame) -> pd.DataFrame:
     """In how many pairs each test uncovers the deceit and is misled, and the least and largest of its AUC."""
     for label, part in table[table["kind"] == "test"].groupby("label", sort=False) if len(table) else ():
         row = {"test": part["test"].iloc[0], "label": label, "n_pairs": int(part["auc"].notna().sum())}
-        row |= {name: int((part["verdict"] == name).sum()) for name in (UNCOVERS, MISLED)}
-        row |= {f"matched_{name}": int((part["matched_verdict"] == name).sum()) for name in (UNCOVERS, MISLED)}
+        for start, name in product(("", "matched_"), (UNCOVERS, MISLED)):
+            row[start + name] = int((part[f"{start}verdict"] == name).sum())
         yield row | {"auc_least": part["auc"].min(), "auc_largest": part["auc"].max()}
 
 
@@ -148,7 +146,7 @@ def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
     for pair in twins(cells, honest_twin):
         row = {**pair.heading, "n_seeds": len(pair.plain), "n_texts": len(pair.texts)}
         numbers = {name: values(pair, test) for name, test in (("hidden", "impermissible"), ("confidence", "confidence"))}
-        numbers["accuracy"] = pair.values(pick(correctness, "correct"))
+        numbers["accuracy"] = pair.values(CORRECT)
         for name, sides in numbers.items():
             row |= {f"{name}_honest": mean_of_means(sides[0]), f"{name}_deceiving": mean_of_means(sides[1])}
         confidence, strata = numbers["confidence"][::-1], _strata(pair)
@@ -172,15 +170,13 @@ def figures(table: pd.DataFrame) -> dict:
         return {}
     table = table.sort_values("kind", ascending=False, kind="stable")
     penalty = table["objective"].str.removeprefix("classification(").str.removesuffix(")")
-    table = table.assign(series=penalty, value=table["auc"], stands=table["verdict"].isin([UNCOVERS, MISLED]))
-    return {
-        f"{dataset}-uncovered": interval_figure(
-            panels(part, ("objective",)),
-            "Which tests tell a deceiving model from an honest one?",
-            f"{dataset} · AUC, 95 % intervals over seeds and texts",
-            int(part["n_deceiving"].max() / max(1, part["n_seeds"].max())),
-            reference=0.5,
-            note="1: uncovers without an error; .5: tells nothing; below: misled. Full: the verdict stands",
-        )
-        for dataset, part in table.groupby("dataset", sort=False)
-    }
+    stands = table["verdict"].isin([UNCOVERS, MISLED])
+    return interval_figures(
+        table.assign(series=penalty, value=table["auc"], stands=stands, n=table["n_deceiving"]),
+        "uncovered",
+        "AUC, 95 % intervals over seeds and texts",
+        ("objective",),
+        title="Which tests tell a deceiving model from an honest one?",
+        reference=0.5,
+        note="1: uncovers without an error; .5: tells nothing; below: misled. Full: the verdict stands",
+    )

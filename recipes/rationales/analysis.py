@@ -8,25 +8,27 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from attnfaith import record as records
-from attnfaith.metrics.attention_faithfulness.plausibility import average_precision
 from attnfaith.record import Identity
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sections import performance, selection
+from attnfaith.reporting.sections import selection
 from attnfaith.stats import LEVEL, holm
 
 from ..shared import (
+    CORRECT,
     INTERVAL,
     Models,
     Number,
     analysis,
     answer,
     as_table,
+    first,
     kinds,
     mean_of_means,
     paired,
     pick,
+    precision_of,
+    rows_of,
     summary,
     values,
     verdict,
@@ -43,7 +45,6 @@ KINDS = {
 FAMILY = ["dataset", "evidence"]
 RANGES = {"spans_selected": (0, np.inf), "sufficiency": (-1, 1), "comprehensiveness": (-1, 1)}
 """Ranges of statistics; all others are shares, F1 and precision, in 0..1."""
-SHARE = (0, 1)
 SHOWN = (
     *("accuracy", "auprc_attention", "share_selected", "marked_selected", "unmarked_correct"),
     *("correct", "sufficiency", "comprehensiveness"),
@@ -79,14 +80,13 @@ def models(groups: Sequence[Models]) -> pd.DataFrame:
     number of the section "selection". Columns: `shared.summary`.
     """
     for group in groups:
-        numbers: dict[str, Number] = {"accuracy": pick(performance.per_text, "correct")}
-        first = _first(group)
-        if "rationale" in first.table.column_names:
-            numbers |= {f"auprc_{name}": precision_of(name) for name in (ATTENTION, *first.measures)}
-        if selection.SELECTION.applies(first):
-            numbers |= {name: pick(selection.selection, name) for name in selection.selection(first)}
-        for name, number in numbers.items():
-            yield heading(group) | {"statistic": name} | summary(values(group, number), RANGES.get(name, SHARE))
+        numbers: dict[str, Number] = {"accuracy": CORRECT}
+        cell = first(group)
+        if cell.has("rationale"):
+            numbers |= {f"auprc_{name}": precision_of(name) for name in (ATTENTION, *cell.measures)}
+        if selects(group):
+            numbers |= {name: pick(selection.selection, name) for name in selection.selection(cell)}
+        yield from rows_of(group, numbers, heading(group), bounds)
 
 
 def budgets(groups: Sequence[Models]) -> pd.DataFrame:
@@ -100,30 +100,29 @@ def budgets(groups: Sequence[Models]) -> pd.DataFrame:
     """
     rows = []
     for group in groups:
-        plain = next((other for other in groups if kind_of(other) == kind_of(group) and not selects(other)), None)
-        for (size, scores), numbers in selection.budgets(_first(group)).items():
+        plain = next((other for other in groups if kind_of(other) == kind_of(group) and not selects(other)), {})
+        for (size, scores), numbers in selection.budgets(first(group)).items():
             own = size == selection.OWN
             if not own and target(group) not in (None, size):
                 continue
-            compared = plain is not None and selects(group) and scores == ATTENTION and not own and {*plain} & {*group}
-            for name in numbers:
-                number = of_size((size, scores), name)
-                row = heading(group) | {"size": OWN if own else size, "scores": scores, "statistic": name}
-                row |= summary(values(group, number), RANGES.get(name, SHARE))
-                if compared:
-                    other, mine = paired(plain, group).values(number)
+            pair = paired(plain, group) if selects(group) and scores == ATTENTION and not own else None
+            labels = heading(group) | {"size": OWN if own else size, "scores": scores}
+            key = (size, scores)
+            of_size = {name: lambda cell, key=key, name=name: selection.budgets(cell)[key][name] for name in numbers}
+            for row in rows_of(group, of_size, labels, bounds):
+                row |= dict.fromkeys(("difference", "diff_low", "diff_high", "p_value", "diff_seeds"), np.nan)
+                row["verdict"] = ""
+                if pair is not None:
+                    other, mine = pair.values(of_size[row["statistic"]])
                     gap = answer(mine - other)
                     row |= {"difference": gap["mean"], "diff_low": gap["ci_low"], "diff_high": gap["ci_high"]}
                     row |= {"p_value": gap["p_value"], "diff_seeds": len(mine)}
                 rows.append(row)
-    blank = ("difference", "diff_low", "diff_high", "verdict")
-    table = pd.DataFrame(rows, columns=[*dict.fromkeys([*(name for row in rows for name in row), *blank])])
-    if "p_value" in table:
-        table["p_holm"] = table.groupby(FAMILY)["p_value"].transform(holm)
-        columns = (table[name] for name in ("difference", "p_holm", "diff_seeds"))
-        table["verdict"] = [
-            "" if not row[2] >= 1 else verdict(*row, "higher", "lower") for row in zip(*columns, strict=True)
-        ]
+    table = pd.DataFrame(rows)
+    table["p_holm"] = table.groupby(FAMILY)["p_value"].transform(holm)
+    compared = table["diff_seeds"].notna()
+    columns = (table.loc[compared, name] for name in ("difference", "p_holm", "diff_seeds"))
+    table.loc[compared, "verdict"] = [verdict(*row, "higher", "lower") for row in zip(*columns, strict=True)]
     return table
 
 
@@ -147,36 +146,34 @@ def places(groups: Sequence[Models]) -> pd.DataFrame:
             row = heading(group) | {"of": label, "n_seeds": len(group), "n_texts": int((~np.isnan(numbers["places"])).sum())}
             row |= {name: mean_of_means(sides) for name, sides in numbers.items()}
             row |= {"difference": gain["mean"], "diff_low": gain["ci_low"], "diff_high": gain["ci_high"]}
+            tests += [row | {"row": len(rows), "p_value": p_value} for p_value in p_values]
             rows.append(row | {"p_least": np.fmin.reduce(p_values), "p_most": np.fmax.reduce(p_values)})
-            tests += [{"row": len(rows) - 1, "p_value": p_value} for p_value in p_values]
-    table = pd.DataFrame(rows)
-    return table.assign(told=tests_that_stand(table, pd.DataFrame(tests))) if rows else table
+    return pd.DataFrame(rows).assign(told=tests_that_stand(pd.DataFrame(tests)))
 
 
-def tests_that_stand(rows: pd.DataFrame, tests: pd.DataFrame) -> np.ndarray:
-    """In how many of its tests (their number of the row, and p-value) a row is told, int64 per row."""
-    family = rows[[*FAMILY, "of"]].fillna("").agg(tuple, axis=1)
-    adjusted = tests["p_value"].groupby(tests["row"].map(family)).transform(holm)
+def tests_that_stand(tests: pd.DataFrame) -> np.ndarray:
+    """In how many of its tests each row is told, int64 per row, of tests with their `row` and p_value."""
+    adjusted = tests.groupby([*FAMILY, "of"])["p_value"].transform(holm)
     return (adjusted <= LEVEL).groupby(tests["row"]).sum().to_numpy()
+
+
+def bounds(name: str) -> tuple[float, float]:
+    return RANGES.get(name, (0, 1))
 
 
 # ---------- kinds of models
 
 
-def _first(group: Models) -> Cell:
-    return next(iter(group.values()))
-
-
 def heading(group: Models) -> dict[str, object]:
     """What names a kind of model: data set and kind of evidence, model, and the budget it was trained for or is held to."""
     dataset, evidence = kind_of(group)
-    model = model_name(_first(group).identity)
+    model = model_name(first(group).identity)
     return {"dataset": dataset, "evidence": evidence, "model": model, "budget": target(group) or ""}
 
 
 def kind_of(group: Models) -> tuple[str, str]:
     """Data set and, of generated texts, kind of evidence."""
-    cell = _first(group)
+    cell = first(group)
     if cell.identity.dataset != "planted_evidence":
         return cell.identity.dataset, ""
     knobs = cell.settings["recipe"]["data"].get("arguments") or {}
@@ -195,22 +192,11 @@ def model_name(identity: Identity) -> str:
 
 def selects(group: Models) -> bool:
     """Whether the model reads a selection."""
-    return _first(group).identity.selection_kind is not None
+    return first(group).identity.selection_kind is not None
 
 
 def target(group: Models) -> str | None:
     """The share that training aims at or is bound by, such as "10%"; None where it has none."""
-    identity = _first(group).identity
+    identity = first(group).identity
     share = identity.selection_target if identity.selection_budget is None else identity.selection_budget
     return None if share is None else f"{share:.0%}"
-
-
-# ---------- numbers of texts
-
-
-def precision_of(scores: str) -> Number:
-    return lambda cell: average_precision(cell.scores(scores), records.rows(cell.table, "rationale"))
-
-
-def of_size(key: tuple[str, str], name: str) -> Number:
-    return lambda cell: selection.budgets(cell).get(key, {}).get(name)

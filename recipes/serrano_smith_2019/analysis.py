@@ -10,9 +10,9 @@ import pandas as pd
 
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sections import changes, performance
+from attnfaith.reporting.sections import changes
 
-from ..shared import INTERVAL, Number, analysis, answer, as_table, heading, kinds, pick, row_of, values
+from ..shared import CORRECT, INTERVAL, Number, analysis, answer, as_table, heading, kinds, pick, row_of, values
 
 
 COUNTS = {"items": (0, np.inf), "ratio": (1, np.inf)}  # bounds of numbers that are no shares
@@ -48,7 +48,7 @@ def documents(cells: Sequence[Cell]) -> pd.DataFrame:
     never changes, and only when all weight is gone.
     """
     numbers: dict[str, Number] = {
-        "accuracy": pick(performance.per_text, "correct"),
+        "accuracy": CORRECT,
         "items": lambda cell: cell.lengths.astype(float),
         "only_top": pick(changes.erasure, "erasure_only_top_attention"),
         **{order: removed(order, "fraction") for order in ORDERS},

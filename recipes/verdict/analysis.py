@@ -5,7 +5,7 @@ between otherwise. The verdict does not see these words here: the rule is judged
 """
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.verdicts import losses
 from attnfaith.verdict import GOOD_PRECISION, OUTCOMES, POOR_PRECISION, Losses, judge, mean_interval
 
-from ..shared import made_by
+from ..shared import analysis
 
 
 SIZES = (100, 200, 500)
@@ -25,12 +25,11 @@ SAMPLES = 60
 
 def tables(cells: Sequence[Cell], settings: Settings) -> Analysis:
     """ "verdict_models", one row a model, and "verdict_calibration", one row for each quality and number of texts."""
-    if not cells:
-        return Analysis()
     read = [losses(cell) for cell in cells]
     models = pd.DataFrame([_model(cell, of) for cell, of in zip(cells, read, strict=True)])
-    results = {"verdict_models": models, "verdict_calibration": calibration(models["attention_is"], read)}
-    return Analysis(results, {"made.md": made_by(cells)})
+    results = {"verdict_models": lambda _: models}
+    results["verdict_calibration"] = lambda _: calibration(models["attention_is"], read)
+    return analysis(cells, {}, results)
 
 
 def _model(cell: Cell, of: Losses) -> dict[str, object]:
@@ -40,7 +39,7 @@ def _model(cell: Cell, of: Losses) -> dict[str, object]:
     """
     hidden = _without_evidence(of)
     verdict = judge(hidden)
-    precision = float(np.nanmean(of.precision))
+    precision, gap = float(np.nanmean(of.precision)), of.evidence - of.evidence_random
     return {
         "evidence": cell.settings.get("recipe", {}).get("name", ""),
         "encoder": cell.heading["encoder"],
@@ -48,7 +47,7 @@ def _model(cell: Cell, of: Losses) -> dict[str, object]:
         "n": verdict.n,
         "accuracy": float((of.predicted == of.labels).mean()),
         "average_precision": precision,
-        "uses_evidence": bool(mean_interval(_defined(of.evidence - of.evidence_random)).low > 0),
+        "uses_evidence": bool(mean_interval(gap[~np.isnan(gap)]).low > 0),
         "attention_is": "good" if precision >= GOOD_PRECISION else "wrong" if precision < POOR_PRECISION else "between",
         "rho": verdict.ratio.value,
         "rho_ci_low": verdict.ratio.low,
@@ -78,16 +77,10 @@ def samples(of: Losses, size: int) -> list[Losses]:
 
 
 def _take(of: Losses, rows: np.ndarray) -> Losses:
-    arrays = {field.name: getattr(of, field.name) for field in fields(of)}
-    return replace(
-        of, **{name: values[rows] for name, values in arrays.items() if isinstance(values, np.ndarray) and len(values)}
-    )
+    arrays = {name: values for name, values in vars(of).items() if isinstance(values, np.ndarray)}
+    return replace(of, **{name: values[rows] for name, values in arrays.items() if len(values)})
 
 
 def _without_evidence(of: Losses) -> Losses:
     nothing = np.full(len(of.predicted), np.nan)
     return replace(of, precision=nothing, evidence=nothing, evidence_random=nothing)
-
-
-def _defined(values: np.ndarray) -> np.ndarray:
-    return values[~np.isnan(values)]

@@ -6,7 +6,7 @@ beside the base of their seed, and the bases of other seeds show what another tr
 Source: Wiegreffe & Pinter (2019), "Attention is not not Explanation"; frozen adversaries: Meister et al. (2021), Table 5.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -15,19 +15,19 @@ from attnfaith.metrics.attention_faithfulness.divergences import jensen_shannon_
 from attnfaith.record import Identity
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
-from attnfaith.reporting.sections import performance
 
 from ..shared import (
+    CORRECT,
     INTERVAL,
     Models,
     Number,
     analysis,
     answer,
     as_table,
+    first,
     heading,
     kinds,
     match,
-    pick,
     row_of,
     text_ids,
     values,
@@ -64,12 +64,9 @@ def families(cells: Sequence[Cell]) -> list[dict[str, Models]]:
     """The kinds of models by name, for each data set with its word vectors."""
     groups: dict[tuple, dict[str, Models]] = {}
     for models in kinds(cells):
-        first = next(iter(models.values()))
-        groups.setdefault((first.heading["dataset"], first.heading["vectors"]), {})[name_of(first.identity)] = models
+        labels = heading(models)
+        groups.setdefault((labels["dataset"], labels["vectors"]), {})[name_of(first(models).identity)] = models
     return [family for family in groups.values() if BASE in family]
-
-
-correct = pick(performance.per_text, "correct")
 
 
 def distance(base: Cell, cell: Cell, name: str) -> np.ndarray:
@@ -106,7 +103,7 @@ def models_table(cells: Sequence[Cell]) -> pd.DataFrame:
     for family in families(cells):
         bases = family[BASE]
         for name, models in [*family.items(), (OTHERS, bases)]:
-            numbers: dict[str, Number] = {"accuracy": correct}
+            numbers: dict[str, Number] = {"accuracy": CORRECT}
             if name == UNIFORM or name.startswith("adversarial"):
                 numbers |= {part: to_base(bases, part) for part in DISTANCES}
             elif name == OTHERS:
@@ -119,26 +116,28 @@ def claims(cells: Sequence[Cell]) -> pd.DataFrame:
     """The paper's claims as differences per text over the seeds that both kinds have (`shared.answer`)."""
     for family in families(cells):
         texts = text_ids([cell for models in family.values() for cell in models.values()])
-        bases, differences = family[BASE], []
+        for claim, name, *sides in compared(family):
+            seeds = sorted(set.intersection(*({*models} for models, _ in sides)))
+            if seeds:
+                larger, smaller = (values({seed: of[seed] for seed in seeds}, number, texts) for of, number in sides)
+                yield heading(family[BASE]) | {"claim": claim, "model": name} | answer(larger - smaller)
 
-        def compare(claim: str, name: str, first: tuple, second: tuple, texts=texts, differences=differences) -> None:
-            if first[0] and second[0]:
-                seeds = sorted({*first[0]} & {*second[0]})
-                sides = [values({seed: models[seed] for seed in seeds}, number, texts) for models, number in (first, second)]
-                differences.append((claim, name, sides[0] - sides[1]))
 
-        compare("learned attention classifies better than uniform", BASE, (bases, correct), (family.get(UNIFORM), correct))
-        compare("and in the MLP", MLP, (family.get(MLP), correct), (family.get(MLP_UNIFORM), correct))
-        by_base = (family.get(GUIDED + BASE), correct)
-        uniform = (family.get(MLP_UNIFORM), correct)
-        compare("the base's attention guides an MLP better than uniform weights", MLP, by_base, uniform)
-        for name, models in family.items():
-            if name.startswith("adversarial"):
-                far, near = ((models, to_base(bases, part)) for part in DISTANCES)
-                other_far, other_near = ((bases, to_other_seeds(bases, part)) for part in DISTANCES)
-                compare("its attention is further from the base's than another seed's", name, far, other_far)
-                compare("its predictions are nearer to the base's than another seed's", name, other_near, near)
-                guided = (family.get(GUIDED + name), correct)
-                compare("its attention guides an MLP worse than the base's own", name, by_base, guided)
-        for claim, name, numbers in differences:
-            yield heading(bases) | {"claim": claim, "model": name} | answer(numbers)
+def compared(family: dict[str, Models]) -> Iterator[tuple[str, str, tuple[Models, Number], tuple[Models, Number]]]:
+    """Claim, kind of model, and the models with the number that is larger and with that which is smaller where it holds."""
+
+    def accuracy(name: str) -> tuple[Models, Number]:
+        return family.get(name, {}), CORRECT
+
+    bases = family[BASE]
+    yield "learned attention classifies better than uniform", BASE, accuracy(BASE), accuracy(UNIFORM)
+    yield "and in the MLP", MLP, accuracy(MLP), accuracy(MLP_UNIFORM)
+    by_base = accuracy(GUIDED + BASE)
+    yield "the base's attention guides an MLP better than uniform weights", MLP, by_base, accuracy(MLP_UNIFORM)
+    for name, models in family.items():
+        if name.startswith("adversarial"):
+            far, near = ((models, to_base(bases, part)) for part in DISTANCES)
+            other_far, other_near = ((bases, to_other_seeds(bases, part)) for part in DISTANCES)
+            yield "its attention is further from the base's than another seed's", name, far, other_far
+            yield "its predictions are nearer to the base's than another seed's", name, other_near, near
+            yield "its attention guides an MLP worse than the base's own", name, by_base, accuracy(GUIDED + name)

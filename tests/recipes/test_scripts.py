@@ -1,7 +1,6 @@
 """Scripts of the recipes at small size: architectures, other libraries, the benchmark, the cost of DiffMask."""
 
 import importlib
-import importlib.util
 from functools import partial
 
 import pandas as pd
@@ -46,23 +45,13 @@ def test_an_architecture_is_read_as_the_table_has_it(name, kind):
         assert row["difference"] == 0 and row["change"] == pytest.approx(expected["change"], rel=1e-2)
 
 
-def test_other_libraries_give_the_same_numbers(monkeypatch, tmp_path):
+def test_captum_gives_the_same_numbers(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     peers = importlib.import_module("compare_peers")
-    for part in (classifier("bert"), tokenizer()):
-        part.save_pretrained(tmp_path / "model")
-    pd.DataFrame({"text": [" ".join(WORDS[start : start + 6]) for start in range(4)]}).to_parquet(tmp_path / "texts.parquet")
-    words = [str(tmp_path / "model"), str(tmp_path / "texts.parquet"), "--texts", "3", "--long", "1", "--lengths", "7"]
-    monkeypatch.setattr("sys.argv", ["compare_peers.py", *words, "--output", str(tmp_path / "peers"), "--named", "small"])
-    find = importlib.util.find_spec
-    monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: find(name) if name == "captum" else None)
-    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
-    peers.main()
-    table = pd.read_csv(tmp_path / "peers.csv")
-    assert "Model: small. 3 texts as they are" in (tmp_path / "peers.md").read_text()
-    assert set(table[table["definition"] == "not installed"]["peer"]) == {"interpreto", "explainkit"}
-    rows = table[table["peer"] == "captum"].set_index("tokens")
-    assert rows.index.tolist() == ["those of the texts", "7"] and rows["texts"].tolist() == [3, 1]
+    monkeypatch.setattr(peers, "LIBRARIES", ["captum"])
+    texts = [" ".join(WORDS[start : start + 6]) for start in range(3)]
+    rows = pd.DataFrame(peers.compare(peers.Peers(classifier("bert"), tokenizer()), texts, lengths=(7,), long=1))
+    assert rows[["peer", "tokens", "texts"]].to_numpy().tolist() == [["captum", "those of the texts", 3], ["captum", "7", 1]]
     assert (rows["largest_difference"] < 1e-5).all() and (rows["largest_value"] > 1e-3).all()
 
 

@@ -13,11 +13,12 @@ from tests.deception import model
 def test_twins_are_of_one_kind_and_seed():
     group = [model(1), model(2), model(2, 0.1), model(3, 0.1), model(2, 1.0), model(2, 1.0, encoder="embedding")]
     pairs = shared.twins(group, lambda own: shared.replace(own, impermissible_mass=0.0, impermissible_heads=None))
-    assert [(list(pair.plain), pair.identity.impermissible_mass) for pair in pairs] == [([2], 0.1), ([2], 1.0)]
+    weights = [shared.first(pair.changed).identity.impermissible_mass for pair in pairs]
+    assert weights == [0.1, 1.0] and [list(pair.plain) for pair in pairs] == [[2], [2]]
     assert pairs[0].plain[2] is group[1] and pairs[0].changed[2] is group[2]
 
 
-def test_values_are_placed_by_text_and_estimated_over_seeds_and_texts():
+def test_values_are_placed_by_text_and_summed_up_over_seeds_and_texts():
     cells = [model(1), model(2)]
     short = type(cells[1])(cells[1].identity, cells[1].table.slice(0, 40))
     table = shared.values({1: cells[0], 2: short}, lambda cell: cell.probs[:, 0])
@@ -25,12 +26,14 @@ def test_values_are_placed_by_text_and_estimated_over_seeds_and_texts():
     np.testing.assert_array_equal(table[0], cells[0].probs[:, 0])
     means = np.array([table[0].mean(), table[1, :40].mean()])
     without = [np.nanmean(np.delete(table, text, 1), axis=1).mean() for text in range(60)]
-    assert shared.estimate(table) == pytest.approx(over_seeds_and_texts(means, np.array(without)))
-    columns = shared.summary(table)
+    expected = over_seeds_and_texts(means, np.array(without))
+    columns = shared.answer(table)
+    assert [columns[name] for name in ("mean", "ci_low", "ci_high", "p_value")] == pytest.approx(list(expected))
     assert (columns["n_seeds"], columns["n_texts"], columns["n_undefined"]) == (2, 100, 20)
+    assert columns["std"] == pytest.approx(np.std(means, ddof=1))
     seeds_apart = np.array([[1.0] * 60, [0.9] * 60])
-    assert shared.estimate(seeds_apart).ci_high > 1 and shared.summary(seeds_apart, (0, 1))["ci_high"] == 1
-    assert np.isnan(shared.estimate(np.full((2, 5), np.nan))).all() and np.isnan(shared.mean_of_means(table[:0]))
+    assert shared.summary(seeds_apart)["ci_high"] > 1 and shared.summary(seeds_apart, (0, 1))["ci_high"] == 1
+    assert np.isnan(shared.summary(np.full((2, 5), np.nan))["mean"]) and np.isnan(shared.mean_of_means(table[:0]))
 
 
 def test_verdicts():
