@@ -34,11 +34,6 @@ def run_pairs(measure: str, model, batch, **options) -> dict:
     return run(measure, model, batch, reads="pairs", **options)
 
 
-def classifier_of(model):
-    """The classifier itself, where attention is over the words of a hierarchical one."""
-    return getattr(model, "classifier", model)
-
-
 def marked(rows):
     """Encoded instances, a third of whose words are impermissible; no marker is."""
     return [{**row, "impermissible": [int(word > 4 and word % 3 == 0) for word in row["input_ids"]]} for row in rows]

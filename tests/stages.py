@@ -4,8 +4,6 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from tests.measuring import classifier_of
-
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -27,7 +25,7 @@ def logits_of(model, batch):
 
 
 def embedded_of(model, batch):
-    return classifier_of(model).get_input_embeddings()(batch["input_ids"]).detach()
+    return model.get_input_embeddings()(batch["input_ids"]).detach()
 
 
 def logits_at(model, batch, embedded, *, attention=None, items=None):

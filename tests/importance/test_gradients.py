@@ -22,7 +22,7 @@ from attnfaith.importance.perturbation import Occlusion
 from attnfaith.models.encoders import ENCODERS
 from attnfaith.subjects import Batch, SelfAttention, SubjectError
 from attnfaith.subjects.protocol import log_odds
-from tests.measuring import classifier_of, run
+from tests.measuring import run
 from tests.small_classifiers import biased, classifier, texts
 from tests.stages import embedded_of, inputs_of, logits_at, stages
 
@@ -246,7 +246,7 @@ def test_one_backward_pass_a_state(encoder, fields, tiny_model, tiny_rows, tiny_
     rows = tiny_rows([7, 0, 1, 12, 7, 2], pair="query" in fields, hierarchy=fields.get("hierarchy", "none"))
     batch = tiny_batch(rows)
     columns = run(GradientHiddenToInput, model, batch)
-    classifier_of(model).double()
+    model.double()
     for row, norms in enumerate(one_pass_a_state(model, batch)):
         length = len(norms)
         assert columns[OWN][row].shape == (length,)

@@ -15,7 +15,7 @@ from attnfaith.interventions import adversary
 from attnfaith.measurement.registry import classes, find, names
 from attnfaith.subjects import Rationales, SelfAttention, SubjectError, subject_of
 from tests.gates import untrained
-from tests.measuring import classifier_of, marked, run
+from tests.measuring import marked, run
 from tests.small_classifiers import classifier, tokenizer
 from tests.small_rationales import KINDS as RATIONALES
 from tests.small_rationales import rationale_model
@@ -105,7 +105,7 @@ def cell(tiny_model, tiny_rows):
             fields = {"encoder": name, **POOLED[name]}
             level = fields.get("hierarchy", "none")
             model = tiny_model(**fields, dropout=0.5)
-            classifier_of(model).model.embeddings.weight.requires_grad_(False)
+            model.model.embeddings.weight.requires_grad_(False)
             texts = TEXTS
             rows = marked(tiny_rows(texts, pair=fields.get("query") == "text", hierarchy=level))
             subject = subject_of(model)
@@ -202,12 +202,12 @@ def check(columns, measure, subject, rows):
 @contextmanager
 def left_as_it_was(model):
     """After it weights, gradients, what is trained, and eval mode are as before."""
-    parameters = dict(classifier_of(model).named_parameters())
+    parameters = dict(model.named_parameters())
     own = {name: (values.clone(), values.requires_grad) for name, values in parameters.items()}
     trained = next(values for values in parameters.values() if values.requires_grad)
     trained.grad = torch.full_like(trained, 7.0)
     yield
-    assert not classifier_of(model).training
+    assert not model.training
     assert trained.grad.eq(7.0).all()
     trained.grad = None
     for name, values in parameters.items():

@@ -17,7 +17,7 @@ from attnfaith.models.hierarchy import HIERARCHIES
 from attnfaith.models.projections import PROJECTIONS, project
 from attnfaith.subjects import subject_of
 from tests import small_encoders
-from tests.measuring import classifier_of, run
+from tests.measuring import run
 from tests.small_encoders import SIZE, build, close
 from tests.stages import Text, embedded_of, inputs_of, logits_at
 
@@ -47,7 +47,7 @@ def test_deleting_each_token(encoder, hierarchy, tiny_model, tiny_rows, tiny_bat
     for query, projection in (("learned", "softmax"), ("text", "sparsemax")):
         fields = {"encoder": encoder, "query": query, "projection": projection}
         model = tiny_model(**fields, num_hidden_layers=1, hierarchy=hierarchy)
-        classifier, rows = classifier_of(model), tiny_rows([6, 1, 9, 9, 0, 3], pair=query == "text", hierarchy=hierarchy)
+        classifier, rows = model, tiny_rows([6, 1, 9, 9, 0, 3], pair=query == "text", hierarchy=hierarchy)
         distances = run(LeaveOneOut, model, tiny_batch(rows))[TOKENS]
         falls = run(Occlusion, model, tiny_batch(rows), target=1, output="probability")[FALLS]
 

@@ -17,8 +17,8 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, *, padding: Ma
     """Pad instances on the right to the longest of the batch.
 
     Args:
-        features: rows of `encode` with input_ids and, in all rows or in none, the POSITION_COLUMNS and a label under
-            "labels" or "label". Other columns are ignored.
+        features: rows of `encode` with input_ids and, in all rows or in none, the POSITION_COLUMNS and labels. Other columns
+            are ignored.
         pad_token_id: id of the padding token.
         padding: other columns than these, and the value behind them.
 
@@ -30,7 +30,7 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, *, padding: Ma
     if len(features) == 0:
         raise DatasetError("Cannot make a batch of no instances.")
     if padding is None:
-        padding = dict.fromkeys((*POSITION_COLUMNS, "labels", "label"), 0)
+        padding = dict.fromkeys((*POSITION_COLUMNS, "labels"), 0)
     batch = {}
     for name, value in {"input_ids": pad_token_id, **padding}.items():
         values = [torch.as_tensor(row[name], dtype=torch.int64) for row in features if name in row]
@@ -39,8 +39,6 @@ def pad_batch(features: Sequence[Mapping], pad_token_id: int = 0, *, padding: Ma
         if values:
             lists = values[0].dim() > 0
             batch[name] = pad_sequence(values, batch_first=True, padding_value=value) if lists else torch.stack(values)
-    if "label" in batch:
-        batch["labels"] = batch.pop("label")
     lengths = torch.tensor([len(row["input_ids"]) for row in features])
     batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1]) < lengths[:, None]).long()
     return batch

@@ -175,13 +175,13 @@ def load_gates(path: str | Path) -> Gates:
 
 @register
 class DiffMask(Measure):
-    """DiffMask (De Cao et al. 2020): which tokens a trained gate lets through while the model says nearly the same.
+    """DiffMask (De Cao et al. 2020): which tokens a trained gate lets through while the model predicts nearly the same.
 
     A gate z in 0..1 of each token is made of the model's own states by a small network that was trained once for all texts:
     an embedding h becomes z h + (1 - z) b, b a placeholder, and as few gates are open as keep KL(p || p masked) near
     `margin` nats. Layer l's gates see (h_0, h_l), and gates of layers 0..l are multiplied. What is scored is P(z > 0);
-    nothing is drawn. No token is scored by what the model predicts without it, so look at the log of the training: it says
-    how far the model, masked, was from its prediction.
+    nothing is drawn. No token is scored by what the model predicts without it, so look at the log of the training: how far
+    was the masked model from its prediction?
 
     gates: the file of trained gates. All other options are of the training that a run does for itself without `gates`.
     margin: the divergence, in nats, up to which a mask is free. placeholder: "learned" or "zeros"; a learned one may come to

@@ -51,7 +51,7 @@ def inside(subject: Subject, batch: Batch) -> torch.Tensor:
 
 
 def item_sums(values: torch.Tensor, items: torch.Tensor | None) -> torch.Tensor:
-    """Values (B,L) of input positions, summed over those of each item: (B,T). Of tokens that are items as they are."""
+    """Sum values (B,L) of input positions over those of each item: (B,T). Where items are tokens, values stay as is."""
     if items is None:
         return values
     sums = values.new_zeros(len(values), max(1, int(items.max()) + 1) + 1)
@@ -74,8 +74,8 @@ def value_times_slope(values: torch.Tensor, slopes: torch.Tensor) -> torch.Tenso
 
 
 def input_slopes(subject: Subject, batch: Batch, explain: Callable, hold: bool = False) -> tuple:
-    """f = explain(logits (B,C)), (B,); and x . df/dx and ||df/dx||, (B,T), lists of those of items' embeddings x and, of a
-    subject that has them, of states. hold: whether no gradient flows through attention.
+    """Return f = explain(logits (B,C)), (B,); a list of x . df/dx, and one of ||df/dx||, (B,T) each: first x are the
+    embeddings of items, then states, where the subject has them. hold: whether no gradient flows through attention.
     """
     with differentiable(subject):
         embedded = subject.embed(batch).detach().requires_grad_()
@@ -95,15 +95,15 @@ def input_slopes(subject: Subject, batch: Batch, explain: Callable, hold: bool =
 
 
 def odds_slopes(subject: Subject, batch: Batch, hold: bool) -> tuple:
-    """Slopes of the log-odds of the predicted class, see `input_slopes`; of a model without classes, of its largest output:
-    a label's logit is its log-odds. Kept in the batch.
+    """Return the slopes of the log-odds of the predicted class, see `input_slopes`; for a model without classes those of its
+    largest output, since a label's logit is its log-odds. They are kept in the batch.
     """
     explain = log_odds if "classes" in subject.capabilities else lambda logits: logits.double().amax(-1)
     return batch.once("slopes", hold, lambda: input_slopes(subject, batch, explain, hold))
 
 
 def item_norms(vectors: torch.Tensor, items: torch.Tensor | None) -> torch.Tensor:
-    """Vectors (B,L,E) of input positions to the length (B,T) of all that belong to an item, taken as one vector."""
+    """Return the length (B,T) of the vectors (B,L,E) of all positions of an item, taken as one vector."""
     norms = vectors.norm(dim=-1)
     return norms if items is None else item_sums(norms.double().square(), items).sqrt()
 

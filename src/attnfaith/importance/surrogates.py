@@ -35,7 +35,7 @@ class _Surrogate(TargetMeasure):
     """A measure that fits a linear model to parts of each text.
 
     samples: how many parts are read. absent: "deleted" tokens are gone from the text, "zero" ones have embeddings of zeros,
-    and so on (`attnfaith.subjects.protocol`). Of a hierarchical model sentences, or words, take the place of tokens.
+    and so on (`attnfaith.subjects.protocol`). Of a hierarchical model sentences take the place of tokens.
 
     Subclasses define fit(value, length): the scores (T,) of a function of parts (V,T) of 0 and 1.
     """

@@ -136,8 +136,9 @@ class Identifiability(Measure):
 class CrossIdentifiability(PairMeasure):
     """Which other cross-attention a decoder could not tell from its own: exact limits of every weight.
 
-    As `identifiability`, of the weight of each source word in each row: the least and the greatest sum of its tokens'
-    weights over all x >= 0 of the same sum of values, and sum 1. Tokens of words exchange weights, markers keep theirs.
+    The measure `identifiability` for the weight of each source word in each row: the least and the greatest sum of its
+    tokens' weights over all x >= 0 of the same sum of values, and sum 1. Tokens of words exchange weights; markers keep
+    theirs.
 
     Source: Brunner et al. 2020, On Identifiability in Transformers, section 3, who show that attention is not unique; the
     intervals are this package's.

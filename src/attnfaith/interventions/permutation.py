@@ -79,9 +79,9 @@ class Permutation(_Permutation):
 class MapPermutation(_Permutation):
     """Permutation of the attention maps of a stack of layers: does it matter which token has which weight?
 
-    As `permutation`, each order the same in all heads and rows of the chosen layers. Markers keep their weight, and all that
-    follows a changed layer is computed anew. A row that may not look at all tokens, as in a decoder, deals out in this order
-    the weights of those that it sees.
+    The measure `permutation`, with one order for all heads and rows of the chosen layers. Markers keep their weight, and all
+    that follows a changed layer is computed anew. A row that may not look at all tokens, as in a decoder, deals out in this
+    order the weights of those that it sees.
 
     layers: "shown", those that the reduction takes; "last"; "all"; or numbers from 0 on.
 
@@ -99,7 +99,7 @@ class MapPermutation(_Permutation):
 class CrossPermutation(_Permutation):
     """Permutation of cross-attention: does it matter which source word has which weight?
 
-    As `map_permutation`, of the source words' tokens, in all layers.
+    The measure `map_permutation` for the source words' tokens, in all layers.
 
     Source: Jain & Wallace 2019, section 4.2.1 and Algorithm 2, for one attention over a text.
     """
@@ -160,7 +160,7 @@ class MapUniform(Intervention):
 class CrossUniform(Intervention):
     """Uniform cross-attention: what is the weighting of source words worth to each target word?
 
-    As `map_uniform`, among the source words' tokens, in all layers at once and in each alone.
+    The measure `map_uniform` for the source words' tokens, in all layers at once and in each alone.
 
     Source: Wiegreffe & Pinter 2019, section 3.2, who train models so; of a model as it is, this is an intervention.
     """

@@ -227,15 +227,7 @@ class TransformerLayer(GradientCheckpointingLayer):
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(self, states, mask):
-        return self.each(self.mix(states, mask))
-
-    def mix(self, states, mask):
-        """Self-attention, added to the states."""
-        return states + self.attention(states, mask)[0]
-
-    def each(self, mixed):
-        """The rest of the layer, which treats each token by itself."""
-        states = self.attention_norm(mixed)
+        states = self.attention_norm(states + self.attention(states, mask)[0])
         return self.feed_forward_norm(states + self.feed_forward(states))
 
 
@@ -258,16 +250,12 @@ class Transformer(Encoder):
         self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.num_hidden_layers))
 
     def forward(self, embedded, mask):
-        states = self.enter(embedded)
+        positions = sinusoidal_positions(embedded.shape[1], self.projection.out_features, embedded.device)
+        states = self.projection(embedded) + positions.to(embedded.dtype)
         for layer in self.layers:
             states = layer(states, mask)
         states = states * mask.unsqueeze(-1)
         return states, mean_over_tokens(states, mask)
-
-    def enter(self, embedded):
-        """Map (B,T,E) to the input (B,T,H) of the first layer, which is affine in each token's embedding."""
-        positions = sinusoidal_positions(embedded.shape[1], self.projection.out_features, embedded.device)
-        return self.projection(embedded) + positions.to(embedded.dtype)
 
 
 ENCODERS = {

@@ -54,8 +54,7 @@ def opened(model, batch: Mapping, needs: Set[str] = frozenset(), name: str = "")
     Raises SubjectError for a model that is no subject, or lacks a capability of `needs`.
     """
     subject = subject_of(model)
-    if not needs <= subject.capabilities:
-        require(subject, needs, name)
+    require(subject, needs, name)
     return subject, batch if isinstance(subject, SequenceSubject) else Batch.of(batch, subject)
 
 

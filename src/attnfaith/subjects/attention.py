@@ -38,7 +38,7 @@ class Map:
 
     number: its place in the order of the forward pass. weights (B,H,Q,K): what weighed the values, after every edit; of a
     model with attention sinks a row sums to less than 1. values (B,H,K,D). output (B,H,Q,D): their product, of each head.
-    scores: the input of the softmax, in the model's own shape; None of texts that were read apart. Of a recorded layer
+    scores: the input of the softmax, in the model's own shape; None where texts were read in groups. Of a recorded layer
     (`layers.Recorded`): state and result (B,L,E), the input and the output of its module, if it has one; and the calls that
     follow the map, up to the next one or the end of the layer.
     """
@@ -329,7 +329,7 @@ def map_products(subject, batch, explain: Callable, layers: Sequence[int]) -> It
         yield rows, length, read.rows, products
 
 
-REDUCTIONS = {"last": {}, "mean": {}, "all": {"layers": "all"}, "rollout": {"way": "rollout"}}
+REDUCTIONS = {"last": {}, "all": {"layers": "all"}, "rollout": {"way": "rollout"}}
 """The fields of reductions that have a name."""
 Number = Annotated[int, pydantic.Field(strict=True, ge=0)]
 

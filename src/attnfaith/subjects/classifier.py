@@ -168,7 +168,7 @@ class SelfAttention(Hooked):
         return joined(parts, groups, width)
 
     def run(self, batch, edit: Edit | None = None, keep=None, embedded=None, rows: bool = False, after=None) -> Read:
-        """As `read`, all maps by default, of texts that the model reads together."""
+        """Read texts that the model can read together; arguments of `read`, but all maps by default."""
         inputs, watch = self.model_inputs(batch), self.sites.layers[-1] if rows else None
         prefix, chosen = (None, None) if after is None else after
         instead = nullcontext() if embedded is None else Embedded(self.vocabulary(), inputs["input_ids"], embedded)

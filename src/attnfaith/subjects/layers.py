@@ -278,7 +278,7 @@ def is_norm(module) -> bool:
 
 
 def adds_up(whole: torch.Tensor, *parts: torch.Tensor) -> bool:
-    """Whether parts sum to a whole, each of them being needed: of 16 bits exactly, in some order."""
+    """Whether parts sum to a whole, and each of them is needed; numbers of 16 bits must sum to it exactly, in some order."""
     if any(part.numel() != whole.numel() for part in parts):
         return False
     if widened(whole).dtype != whole.dtype:

@@ -33,8 +33,8 @@ class PackageSubject(Subject):
         """Texts of a hierarchical model are divided into sentences."""
         tokenizer, pairs = self.own_tokenizer(), "text_pair" in texts.column_names
         if pairs != (getattr(self.config, "query", None) == "text"):
-            given, read = ("pairs", "single texts") if pairs else ("single texts", "pairs (text, second text)")
-            raise SubjectError(f"these are {given}, and the model reads {read}")
+            found, needed = ("pairs", "single texts") if pairs else ("single texts", "pairs (text, second text)")
+            raise SubjectError(f"these are {found}, and the model reads {needed}")
         return encode(texts, tokenizer)
 
     def check(self, dataset) -> None:

@@ -31,7 +31,7 @@ CAPABILITIES = {
     "states": "its attention is one sum of states, in the stages encoded, attend and decode",
     "affine read-out": "its logits are affine in attention, states held fixed: decoder_weights",
     "attention maps": "it has attention for each layer and head, which can be read and edited: read, sites",
-    "weighted sums": "it is known what its attention weighs, and that attention is used for nothing else",
+    "weighted sums": "it gives what its attention weighs, and uses attention for nothing else",
     "stacked maps": "its maps are over one text, each over the states of the layer before: read",
     "weighed vectors": "its attention weighs vectors, which it gives: summands, value_norms",
     "token states": "it has a state of each place of attention, which it gives: states_by_layer, depth",
@@ -50,10 +50,10 @@ CAPABILITIES = {
 PAIR_CAPABILITIES = {
     "cross-attention": "its decoder attends to its encoder, in weights that can be read and edited: attention, edited",
     "source embeddings": "it can be given embeddings of the source, and gradients reach them: embed, log_probs(embedded)",
-    "cross vectors": "what its cross-attention weighs is known, projected to states: vectors",
+    "cross vectors": "it gives what its cross-attention weighs, projected to states: vectors",
     "stacked parts": "the states of its encoder and decoder are sums of one vector a position: stacked_parts",
     "layer results": "it can compute a layer without some of the values that its cross-attention weighs: results_without",
-    "head values": "the values that its heads weigh are known, and the weights are used for nothing else: head_values",
+    "head values": "it gives the values that its heads weigh, and uses the weights for nothing else: head_values",
 }
 """The same for models from sequences to sequences."""
 
@@ -85,8 +85,8 @@ class Batch(dict):
     tokenizer of transformers read the texts; impermissible (B,L), 1 on tokens that a deceptive model hides, where the data
     mark them; the lists instance_id and label (None where unknown).
 
-    owner: the subject that it was opened for. results: what that subject and measures computed of it, so that it is
-    computed once; see `once` and `cached`.
+    owner: the subject that it was opened for. results: what that subject and measures computed from it, so that it
+    is computed once; see `once` and `cached`.
     """
 
     axes: Mapping[str, str] = dict.fromkeys((*TEXT, "impermissible", "special_tokens_mask"), "S")
@@ -209,9 +209,10 @@ def _places(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
 
 def require(subject: "Subject", needs: Iterable[str], who: str, *, measures: Sequence[str] | None = None) -> None:
     """Raise SubjectError where a subject lacks what `who` needs. measures: the names of those that it can have instead."""
-    lacking, described = sorted(set(needs) - subject.capabilities), CAPABILITIES | PAIR_CAPABILITIES
+    lacking = sorted(set(needs) - subject.capabilities)
     if not lacking:
         return
+    described = CAPABILITIES | PAIR_CAPABILITIES
     message = f"'{who}' needs " + " and ".join(f"'{name}' ({described[name]})" for name in lacking)
     message += f", which this subject ({subject.kind}) lacks"
     why = [reason for name, reason in getattr(subject, "lacks", {}).items() if name in lacking]
