@@ -33,7 +33,7 @@ TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
     "penalties.impermissible_heads=max penalties.word_tying_distance=norm",
     "penalties.impermissible_mass=1": "penalties.impermissible_heads=max",
     "data.path=a": "data.name=sst data.hub_id=x data.revision=v data.preprocessing=wrds data.arguments={length: 3} "
-    "data.test_share=0.9 data.impermissible_words=[] data.impermissible_words=[a b]",
+    "data.impermissible_words=[] data.impermissible_words=[a b]",
     "data.hub_id=a/b": "data.encoding=cp1252 data.quotes=false",
     "objective.kind=untrained": "objective.base=b training.random_erasure=0.5 penalties.diversity=0.5",
     "objective.kind=guided objective.base=b": "objective.frozen=true objective.divergence=jsd measure.producers=[gradient] "

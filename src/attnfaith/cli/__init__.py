@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 
 from attnfaith import __version__
-from attnfaith.cli import hub, listing, records, run  # noqa: F401  they register their commands
+from attnfaith.cli import hub, listing, records, run
 from attnfaith.cli.command import COMMANDS
 from attnfaith.support.errors import AttnfaithError, excerpt, nearest
 from attnfaith.support.files import refusals
@@ -17,22 +17,15 @@ from attnfaith.support.files import refusals
 __all__ = ["guarded", "main", "usage"]
 
 
-GROUPS = {
-    "Train and measure": ("train", "measure", "report"),
-    "Look": ("list", "show", "view", "space", "compare", "table"),
-    "Many runs": ("study",),
-    "On the Hub": ("push", "cards", "reproduce"),
-    "Set up": ("completion", "install-metric"),
-}
-
-
 def usage() -> str:
     """Return the text of `attnfaith --help`."""
     width = max(map(len, COMMANDS))
     lines = ["usage: attnfaith COMMAND ...", ""]
     lines += ["Does attention explain what a model does? Train, measure, compare, publish."]
-    for title, names in GROUPS.items():
-        lines += ["", f"{title}:", *(f"  {name:{width}}  {COMMANDS[name].summary}" for name in names)]
+    for module in (run, records, hub, listing):
+        commands = [command for command in COMMANDS.values() if command.function.__module__ == module.__name__]
+        lines += ["", module.__doc__.partition(":")[0] + ":"]
+        lines += [f"  {command.name:{width}}  {command.summary}" for command in commands]
     lines += ["", "attnfaith COMMAND --help lists what a command takes, with examples; attnfaith --version its version."]
     return "\n".join(lines)
 

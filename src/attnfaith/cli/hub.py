@@ -1,4 +1,4 @@
-"""Commands about finished runs: pushes, cards, reproductions, retraining without words."""
+"""Publish and check: pushes, cards and reproductions of finished runs."""
 
 from pathlib import Path
 

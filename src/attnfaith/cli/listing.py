@@ -1,4 +1,4 @@
-"""Lists of measures, parts, data sets, recipes and studies; completion in a shell; the installation of the metric."""
+"""Find and set up: lists of measures, parts, data sets, recipes and studies; completion in a shell; the metric."""
 
 import argparse
 import json
@@ -117,16 +117,15 @@ def _sentence(text: str) -> str:
 SHELLS = ("bash", "zsh", "fish")
 LISTS = {
     "config": "recipes",
-    "producers": "measures",
+    "measure.producers": "measures",
     "add": "measures",
     "measures": "measures",
-    "encoder": "encoders",
-    "alignment": "alignments",
-    "projection": "projections",
+    "model.encoder": "encoders",
+    "model.alignment": "alignments",
+    "model.projection": "projections",
     "data.name": "datasets",
 }
-"""Options, or keys of a recipe by their last word, and the list of their values."""
-FOLDERS, FILES = ("run", "source", "output_dir", "base"), ("study", "output", "cards", "vectors")
+"""Options and keys of a recipe, and the list of their values; others are completed as files."""
 
 
 @command(
@@ -147,13 +146,9 @@ def completion(args):
     for name, entry in COMMANDS.items():
         parser = entry.parser()
         for action in parser._actions:
-            last = action.dest.rpartition(".")[2]
-            kind = LISTS.get(action.dest, LISTS.get(last))
-            if kind:
-                action.complete = shtab.cmd(f"attnfaith list {kind} --names")
-            elif last in FOLDERS:
-                action.complete = shtab.DIRECTORY
-            elif last in FILES:
+            if action.dest in LISTS:
+                action.complete = shtab.cmd(f"attnfaith list {LISTS[action.dest]} --names")
+            elif action.choices is None:
                 action.complete = shtab.FILE
         subparsers.add_parser(name, help=entry.summary, parents=[parser], add_help=False)
     print(shtab.complete(whole, shell=args.shell))

@@ -1,4 +1,4 @@
-"""Commands that read records: reports, texts, models and runs side by side, tables, the Space."""
+"""Look at results: reports, texts, models, runs side by side, tables, the Space."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Commands that train and measure: one run by a recipe, a model on texts of your own, many runs by the file of a study."""
+"""Train and measure: one run by a recipe, a model on texts of your own, many runs by the file of a study."""
 
 import re
 from dataclasses import replace
@@ -193,12 +193,7 @@ def study(args):
     """
     if not is_main_process():  # launched as several processes: the first one starts those that are needed
         return
-    if args.cores is not None and args.cores < 1:
-        raise AttnfaithError(f"--cores {args.cores}: at least 1 cell at a time")
     settings = args.set + ([f"measure.limit={args.limit}"] if args.limit is not None else [])
-    from attnfaith import recipes
-
-    recipes.find(args.study, "study")
     from attnfaith.study import execute, plan
 
     planned = plan.read_study(args.study)

@@ -15,11 +15,11 @@ import yaml
 from pydantic import TypeAdapter
 
 from attnfaith.recipes.schema import SECTIONS, Recipe, RecipeError
-from attnfaith.support.errors import AttnfaithError, closest, cut
+from attnfaith.support.errors import closest, cut
 
 
-class UsageError(AttnfaithError):
-    """Arguments that a command does not take."""
+class UsageError(RecipeError):
+    """Arguments that a command, or a recipe, does not take."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -156,7 +156,4 @@ def parse_overrides(words: Sequence[str | tuple[str, Any]]) -> list[tuple[str, A
     """
     if all(isinstance(word, tuple) for word in words):
         return list(words)
-    try:
-        return list(_parser().parse_args([str(word) for word in words]).overrides)
-    except UsageError as error:
-        raise RecipeError(str(error)) from error
+    return list(_parser().parse_args([str(word) for word in words]).overrides)

@@ -22,13 +22,8 @@ class RecipeError(AttnfaithError):
 
 
 # A section of a recipe. strict: a text is no number, and 1 is not true.
-section = partial(
-    dataclass,
-    frozen=True,
-    config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False),
-)
+section = partial(dataclass, frozen=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
 
-Split = Literal["train", "validation", "test"]
 LARGEST = 2**31 - 1  # a count that every library takes
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # as numpy takes it
@@ -42,9 +37,7 @@ Words = Annotated[list[Annotated[str, Field(pattern=r"^\S+$")]], Field(min_lengt
 Preprocessing = Literal["words", "default", "characters", "whitespace", "imdb", "sst"]
 Sampling = Literal["group_by_length", "random", "sequential"]
 Goal = Literal["classification", "untrained", "guided", "adversarial"]
-Sampler = Literal["bernoulli", "hardkuma", "budget"]
 Reduction = Literal["sum", "mean"]
-Heads = Literal["mean", "max"]
 
 
 def key(default: Any, text: str, home: str = "", usual: Any = None) -> Any:
@@ -92,8 +85,8 @@ class Removal:
     base: str | None = key(None, "folder of the run whose model ranks the words, unless they are random")
 
 
-TO_WORDS = "models trained for labels by attention to words"
-WORDS = "classifiers of this package, trained for labels by attention to words"
+OURS, SCRATCH, TUNED = "classifiers of this package", "models trained from scratch", "pretrained models"
+TO_WORDS, WORDS = "models trained for labels by attention to words", f"{OURS}, trained for labels by attention to words"
 
 
 @section
@@ -121,12 +114,8 @@ class Data:
     limits: dict[str, Count] = key({}, "largest number of rows of each split; they are drawn at random")
     max_length: Count | None = key(None, "most tokens of a text; null: no limit, or 1000 for your own data")
     max_sentence_length: Count | None = key(None, "longer sentences are divided", "model.hierarchy=sentence")
-    min_df: Count | None = key(
-        None, "training texts that hold a word of the vocabulary; null: the data set's own", "models trained from scratch"
-    )
-    vectors: str | None = key(
-        None, "file of word vectors, on this path or below the data folder; null: random", "classifiers of this package"
-    )
+    min_df: Count | None = key(None, "training texts that hold a word of the vocabulary; null: the data set's own", SCRATCH)
+    vectors: str | None = key(None, "file of word vectors, on this path or below the data folder; null: random", OURS)
     vocabulary: Literal["words", "bpe"] | None = key(None, "words (null), or bpe for byte pairs", "sentence pairs")
     vocabulary_size: Count | None = key(None, "its size; null: all words, or 8000 byte pairs", "sentence pairs")
     links_from: Literal[0, 1] | None = key(None, "number of the first word in own links; null: 0", "sentence pairs")
@@ -148,14 +137,13 @@ class Data:
 class Selector:
     """The selector of the tokens that the classifier reads: fields of RationaleClassifierConfig, which checks them."""
 
-    kind: Sampler = key(..., "bernoulli (Lei et al. 2016), hardkuma (Bastings et al. 2019) or budget (SPECTRA)")
+    kind: Literal["bernoulli", "hardkuma", "budget"] = key(..., "Lei et al. 2016; Bastings et al. 2019; or of SPECTRA")
     budget: Annotated[Share, Field(gt=0)] | None = key(None, "largest share of a text that may be selected; null: all")
     threshold: Below | None = key(None, "tokens above it are selected at test time; null: 0.5 of bernoulli, else 0")
 
 
-OURS, SCRATCH, POOLED = "classifiers of this package", "models trained from scratch", "attention that pools states"
-PROJECTED, LAYERS = "attention with a projection", "encoder transformer, or type marian"
-STATES = "classifiers of this package, and type gru"
+POOLED, PROJECTED = "attention that pools states", "attention with a projection"
+STATES, LAYERS = f"{OURS}, and type gru", "encoder transformer, or type marian"
 
 
 @section
@@ -174,21 +162,19 @@ class Model:
     alignment_size: int | None = key(None, "size of the additive alignment; null: half of the hidden size", POOLED)
     sparsegen_lambda: float = key(0.0, "λ of sparsegen, below 1; 0 is sparsemax", PROJECTED)
     entmax_alpha: float = key(1.5, "α of entmax, at least 1; 1 is softmax, 2 is sparsemax", PROJECTED)
-    separate_impermissible: bool = key(False, "impermissible words attend only to each other", "pretrained models")
+    separate_impermissible: bool = key(False, "impermissible words attend only to each other", TUNED)
     kernel_sizes: list[int] = key([1, 3, 5, 7], "widths of the filters of the cnn, odd numbers", OURS)
     num_hidden_layers: int = key(2, "number of layers", LAYERS)
     num_attention_heads: int = key(1, "number of attention heads", LAYERS)
     intermediate_size: int = key(128, "size of the feed-forward layer", LAYERS)
     dropout: float = key(0.0, "share of values that training drops, below 1", SCRATCH)
     embedding_std: float = key(0.25, "standard deviation of random word vectors", STATES)
-    pretrained: str | None = key(
-        None, "model to fine-tune, with its tokenizer: a name on the Hub or a folder", "classifiers"
-    )
-    revision: str | None = key(None, "branch, tag or commit on the Hub; null: main", "pretrained models")
+    pretrained: str | None = key(None, "model to fine-tune, with its tokenizer: of the Hub, or a folder", "classifiers")
+    revision: str | None = key(None, "branch, tag or commit on the Hub; null: main", TUNED)
     selector: Selector | None = key(None, "selector of the tokens that the classifier reads; null: it reads all", OURS)
 
 
-TUNED, TAUGHT = "pretrained models", "attention that pools states, trained for labels"
+TAUGHT = f"{POOLED}, trained for labels"
 
 
 @section
@@ -236,7 +222,7 @@ class Objective:
         return self.kind in ("guided", "adversarial")
 
 
-MASS, TYING, MASKED = "penalties.impermissible_mass of pretrained models", "penalties.word_tying", "masked_language_model"
+MASS, TYING, MASKED = f"penalties.impermissible_mass of {TUNED}", "penalties.word_tying", "masked_language_model"
 
 
 @section
@@ -247,7 +233,9 @@ class Penalties:
     """
 
     impermissible_mass: NotNegative = key(0.0, "weight of -log(1 - attention on impermissible words)", TO_WORDS)
-    impermissible_heads: Heads | None = key(None, "mean of the heads, or max: the one with most", MASS, "mean")
+    impermissible_heads: Literal["mean", "max"] | None = key(
+        None, "mean of the heads, or max: the one with most", MASS, "mean"
+    )
     diversity: NotNegative = key(0.0, "weight of the mean absolute cosine of the states with their mean", WORDS)
     word_tying: NotNegative = key(0.0, "weight of the distance between states and word vectors of the same size", WORDS)
     word_tying_distance: Literal["norm", "squared"] | None = key(None, "whether it is squared", TYING, "squared")
@@ -283,7 +271,7 @@ class Measure:
 
     producers: list[str] | None = key(None, "names of measures", "models that compute their attention", PRODUCERS)
     options: dict[str, dict[str, Any]] = key({}, "options of the measures, {measure: {option: value}}")
-    split: Split = key("test", "split that is measured")
+    split: Literal["train", "validation", "test"] = key("test", "split that is measured")
     limit: Count | None = key(None, "number of texts, drawn at random; null: all")
     seed: Seed = key(0, "seed of all random draws of the measures")
     batch_tokens: Count | None = key(None, "tokens of a batch with its padding", usual={"sentence pairs": 2048, "": 8192})
@@ -350,7 +338,8 @@ class Recipe:
         ours, pairs, gru = self.kind == "classifier", self.kind == "translator", model.type == "gru"
         selector = model.selector.kind if model.selector else None
         pooled, labels = ours and selector is None, objective == "classification" and selector is None
-        words = labels and (pairs or model.hierarchy == "none")
+        attends = model.type is None or (gru and model.projection not in ("none", "uniform"))
+        words = labels and attends and model.hierarchy == "none"
         return {
             "": True,
             "classifiers": not pairs,
@@ -412,26 +401,16 @@ class Recipe:
 
     def _contradictions(self) -> Iterator[tuple[bool, str]]:
         """(whether it is true of the recipe, a message)."""
-        data, model, objective, training = self.data, self.model, self.objective, self.training
-        pairs, mass = self.kind == "translator", self.penalties.impermissible_mass
-        shares = data.validation_share, data.test_share
+        data, objective, training, pairs = self.data, self.objective, self.training, self.kind == "translator"
         places = [f"data.{key}={excerpt(getattr(data, key))}" for key in ("name", "path", "hub_id") if getattr(data, key)]
         yield len(places) > 1, f"{' and '.join(places)}: set one of them, and the others to null"
-        yield data.own and sum(shares) >= 1, f"data.validation_share and data.test_share={shares} leave none for training"
 
-        unranked = data.removal is not None and data.removal.by != "random" and data.removal.base is None
-        yield unranked, "data.removal.by needs data.removal.base, the folder of the run whose model ranks the words"
-
-        goal, against = f"objective.kind={objective.kind!r}", objective.needs_base
-        pooled = self.kind == "classifier" and model.selector is None
-        yield (
-            against and not objective.base,
-            f"{goal} needs objective.base, the folder of the run that it is trained against",
-        )
-        misplaced = (pairs and objective.kind != "classification") or (against and not pooled)
+        ranked, goal = data.removal is not None and data.removal.by != "random", f"objective.kind={objective.kind!r}"
+        yield ranked and not self.base, "data.removal.by needs data.removal.base, the folder of the run that ranks the words"
+        yield objective.needs_base and not self.base, f"{goal} needs objective.base, the folder of the run to train against"
+        pooled = self.kind == "classifier" and self.model.selector is None
+        misplaced = (pairs and objective.kind != "classification") or (objective.needs_base and not pooled)
         yield misplaced, f"{goal} is only for classifiers of this package whose attention pools states"
-        unmoved = pairs and mass > 0 and (model.type != "gru" or model.projection in ("none", "uniform"))
-        yield unmoved, "penalties.impermissible_mass of sentence pairs needs model.type=gru, with attention that can change"
 
         metric, own = training.metric_for_best_model, {key.name for key in fields(training)}
         unknown = pairs and metric not in (None, "loss", "token_accuracy")
