@@ -157,7 +157,7 @@ def test_shades_of_one_text():
     names = ("leave_one_out", "lrp", "gradient_hidden", "gradient")
     cell = one_cell(build([{**scores, "gold": [0, 1, 0, 0], "label": 0}], measures=names, rationale=True))
     assert heatmap.heat_measures(cell) == ("attention", "gradient", "leave_one_out", "lrp")
-    text = example(cell, 0)
+    text = example(cell, 0, heatmap.heat_measures(cell))
     lines = {label: scores for label, _, scores in text.lines}
     assert [line[:2] for line in text.lines] == [*zip(lines, range(4), strict=True)]
     assert [[score.share for score in lines[name]] for name in ("attention", "gradient", "leave-one-out")] == [
@@ -180,7 +180,7 @@ def test_sentences_are_shown_one_below_the_other():
     field = records.OPTIONAL_COLUMNS["words"].field("words")
     table = table.append_column(field, pa.array([[["first", "sentence"], ["second", "sentence"]]] * 2, field.type))
     assert len(Page(summary_of(page_of(table))).with_class("sentences")) == 1
-    assert example(one_cell(table), 0).unit == "sentence"
+    assert example(one_cell(table), 0, ["attention"]).unit == "sentence"
 
 
 # ---------- which texts

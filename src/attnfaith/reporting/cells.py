@@ -240,15 +240,12 @@ def undefined(table: pa.Table) -> list[str]:
     return lines
 
 
-def reference_measure(cell: Cell) -> str | None:
-    """The measure that attention is held against where one is shown: leave-one-out, else gradient, else the first."""
-    return next((name for name in ("leave_one_out", "gradient", *cell.inputs) if name in cell.inputs), None)
-
-
 def main_measures(cell: Cell) -> tuple[str, ...]:
-    """The measures of the page's sentences: attention, gradient and leave-one-out; without either, the first there is."""
+    """The measures of the page's sentences: attention, gradient and leave-one-out; without either, the first there is, of
+    inputs where it can be. The last is the one that attention is held against where one is shown.
+    """
     names = tuple(name for name in ("gradient", "leave_one_out") if name in cell.inputs)
-    return ("attention", *(names or cell.measures[:1]))
+    return ("attention", *(names or cell.inputs[:1] or cell.measures[:1]))
 
 
 def pair_name(first: str, second: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnfaith.reporting.cells import Cell, main_measures, name_class, readable, reference_measure
+from attnfaith.reporting.cells import Cell, main_measures, name_class, readable
 from attnfaith.reporting.charts import ATTENTION, GRADIENT, LEAVE_ONE_OUT, PALETTE
 from attnfaith.reporting.tables import signed
 
@@ -90,8 +90,8 @@ def middle_text(cell: Cell) -> tuple[int, str]:
     """
     fitting = (cell.lengths >= SHORTEST) & (cell.lengths <= LONGEST)
     rows = np.flatnonzero(fitting if fitting.any() else cell.lengths == cell.lengths.max())
-    measure = reference_measure(cell)
-    tau = np.full(len(cell), np.nan) if measure is None else cell.tau("attention", measure)
+    *_, measure = main_measures(cell)
+    tau = np.full(len(cell), np.nan) if measure == "attention" else cell.tau("attention", measure)
     defined = rows[~np.isnan(tau[rows])]
     if not len(defined):
         return min(rows.tolist(), key=lambda row: cell.instance_ids[row]), "The first text by instance id."
@@ -102,8 +102,8 @@ def middle_text(cell: Cell) -> tuple[int, str]:
     return row, f"No extreme: its τ of attention and {label}, {signed(tau[row])}, is next to the median, {signed(median)}."
 
 
-def example(cell: Cell, row: int, measures: Sequence[str] | None = None, most: int = MOST_TOKENS) -> SimpleNamespace:
-    """One text as it is shown. measures: None for `heat_measures`. most: tokens.
+def example(cell: Cell, row: int, measures: Sequence[str], most: int = MOST_TOKENS) -> SimpleNamespace:
+    """One text as it is shown. most: tokens.
 
     predicted, label: classes in words, label "" where unknown; wrong: whether they differ. probability: of the predicted
     class. lines: of each measure its label, the place of its hue in COLOURS, and the scores. tokens: as many as are shown,
@@ -112,7 +112,6 @@ def example(cell: Cell, row: int, measures: Sequence[str] | None = None, most: i
     """
     texts, label, predicted = cell.table.column("tokens")[row].as_py(), cell.labels[row], int(cell.predicted[row])
     part = slice(MOST_SENTENCES if cell.nested else most)
-    measures = heat_measures(cell) if measures is None else measures
     scores = {name: scores_of(cell.scores(name)[row], readable(name))[part] for name in measures}
     return SimpleNamespace(
         instance_id=visible(cell.instance_ids[row]),

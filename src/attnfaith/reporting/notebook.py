@@ -37,7 +37,8 @@ def row_of(cell: Cell, word: str) -> int:
     ends = [row for row, name in enumerate(ids) if name.endswith(f"/{word}")]
     if len(ends) == 1:
         return ends[0]
-    raise AttnfaithError(f"there is no text {excerpt(word)}: the record holds {len(ids):,}{nearest(word, ids)}")
+    counts = f"{len(ids):,}, numbered from 0"
+    raise AttnfaithError(f"there is no text {excerpt(word)}: the record holds {counts}{nearest(word, ids)}")
 
 
 class ShownText:

@@ -28,7 +28,6 @@ from attnfaith.reporting.cells import (
     main_measures,
     per_cell,
     readable,
-    reference_measure,
     split_cells,
 )
 from attnfaith.reporting.charts import Chart, draw, figure_files, svg
@@ -186,7 +185,7 @@ def first_screen(cell: Cell, key: str = "chart") -> dict[str, object]:
     why_chart: a remark on it. text: the one that is shown; why: this one.
     """
     outcome, chart = verdict([cell]), measures_chart([cell])
-    measure = "integrated_gradients" if "integrated_gradients" in cell.measures else reference_measure(cell)
+    measures = ["integrated_gradients"] if "integrated_gradients" in cell.measures else main_measures(cell)[-1:]
     row, why = heatmap.middle_text(cell)
     ratio = outcome.ratio
     ends = {} if np.isnan(ratio.low) else {"value": ratio.value, "low": ratio.low, "high": ratio.high}
@@ -196,7 +195,7 @@ def first_screen(cell: Cell, key: str = "chart") -> dict[str, object]:
         "ratio": {name: 100 * min(max(place, 0.0), 1.0) for name, place in ends.items()},
         "chart": chart and svg(chart, key),
         "why_chart": chart.why if chart else "",
-        "text": heatmap.example(cell, row, ["attention", *([measure] if measure else [])], heatmap.LONGEST),
+        "text": heatmap.example(cell, row, [*dict.fromkeys(["attention", *measures])], heatmap.LONGEST),
         "why": why,
     }
 
