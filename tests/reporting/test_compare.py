@@ -8,6 +8,7 @@ from attnfaith.reporting.cells import ReportError
 from attnfaith.reporting.compare import compare, comparison_page, sentences
 from attnfaith.stats import holm
 from tests.records import build, draw
+from tests.sequence_records import build as build_pairs
 
 
 ROWS = ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5])
@@ -64,6 +65,8 @@ def test_texts_are_matched_by_id_and_words_and_numbers_by_name():
     assert len(comparison.texts) == 2, "t/2 and t/4; t/3 has other words, t/9 is in one only"
     assert row_of(comparison)["difference"] == -1.0
     assert "Texts left out, which not all have or read alike: a 4, b 2." in comparison.notes
+    pairs = [build_pairs([(["a"], ["x"]), (["b"], [word])], seed=seed) for seed, word in ((1, "y"), (2, "z"))]
+    assert compare(pairs, ["a", "b"]).texts == ("pairs/0",), "the other pair has another target"
     comparison = compare([draw(30, measures=("gradient", "lime")), draw(30, projection="sparsemax")], ["a", "b"])
     assert list(comparison.frame["quantity"]) == ["tau attention–gradient", "correct"]
     assert "Not compared, as not all have them: tau attention–lime, tau attention–leave_one_out." in comparison.notes
@@ -90,6 +93,9 @@ def test_seeds_of_one_kind_are_one_side_and_paired():
     assert "Seeds of the first side and of sparsemax that are paired: 1 and 8, 2 and 9." in comparison.notes
     comparison = compare(tables, ["a", "b"])
     assert comparison.sides == ("a", "b") and row_of(comparison)["difference"] == -0.5, "seeds of one model alone"
+    assert [note.rpartition("random(0.25)")[2] for note in comparison.notes[1:3]] == [" · seed 1", " · seed 2"]
+    unknown = compare([model([1] * 8, seed=records.UNKNOWN_SEED), model([0] * 8)], ["a", "b"])
+    assert unknown.notes[1].startswith("a: sst (test) · bilstm") and "seed" not in unknown.notes[1]
     assert compare([model([1] * 8), model([0] * 8)], ["run", "run"]).sides == ("run (1)", "run (2)"), "trained otherwise"
 
 

@@ -149,8 +149,9 @@ def _shared_texts(cells: Sequence[tuple[str, Cell]]) -> list[str]:
     """The ids of the instances that all cells have, and read alike, in order: the draws do not depend on that of rows."""
     shared: dict = {}
     for place, (name, cell) in enumerate(cells):
-        tokens, queries = cell.table.column("tokens").to_pylist(), cell.queries or [[]] * len(cell)
-        texts = dict(zip(cell.instance_ids, zip(tokens, queries, strict=True), strict=True))
+        words = [cell.queries or [[]] * len(cell)]
+        words += [cell.table.column(part).to_pylist() for part in ("tokens", "target_tokens") if cell.has(part)]
+        texts = dict(zip(cell.instance_ids, zip(*words, strict=True), strict=True))
         shared = {key: words for key, words in shared.items() if texts.get(key) == words} if place else texts
         if not shared:
             raise ReportError(
@@ -198,8 +199,9 @@ def _notes(sides: Mapping[str, Seeds], cells: Sequence[tuple[str, Cell]], texts:
     """What is compared, a sentence each."""
     notes = [f"{len(sides)} sides over the {counted(len(texts))} that all have; intervals are paired by text."]
     for name, seeds in sides.items():
-        model, _, seed = describe(next(iter(seeds.values())).heading).rpartition(" · seed ")
-        notes.append(f"{name}: {model} · {f'seeds {_listed(seeds)}' if len(seeds) > 1 else f'seed {seed}'}")
+        heading = next(iter(seeds.values())).heading
+        seed = _listed(seeds) if len(seeds) > 1 else heading["seed"]
+        notes.append(f"{name}: {describe({**heading, 'seed': seed})}")
     longer = [f"{name} {len(cell) - len(texts)}" for name, cell in cells if len(cell) > len(texts)]
     return notes + ([f"Texts left out, which not all have or read alike: {_listed(longer)}."] if longer else [])
 
