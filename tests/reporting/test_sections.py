@@ -12,7 +12,7 @@ from attnfaith.reporting.analysis import study_tables
 from attnfaith.reporting.cells import one_cell, split_cells
 from attnfaith.reporting.page import write_report
 from attnfaith.reporting.sections import adversary, attention, changes, translation
-from tests.records import build, draw_sparse
+from tests.records import build, draw
 from tests.sections import (
     NAN,
     appended,
@@ -121,7 +121,7 @@ RECORDS = {
         ("maps", stack_of_maps, "map_permutation map_uniform map_erasure aopc_limits"),
         ("identifiable", identifiable, "identifiability"),
         ("permuted", permuted, "permutation"),
-        ("states", lambda: draw_sparse("softmax").table, "dispersion"),
+        ("states", lambda: draw(30, measures=("gradient_norm", "gradient_norm_hidden")), "dispersion"),
         ("selecting", selecting, "selection"),
         ("budgets", budgets, "selection_budgets"),
         ("cross", pairs, "cross_interventions"),
