@@ -56,27 +56,20 @@ class Repo:
     files: Mapping[str, bytes]
     replaced: str
 
-    def describe(self) -> str:
-        """Return the number of files and their size."""
+    def __str__(self) -> str:
         size = sum(map(len, self.files.values()))
         return f"{self.kind} {self.repo_id}: {counted(len(self.files), 'file')}, {size / 1e6:,.1f} MB"
 
-
-def describe(repos: Sequence[Repo], *, private: bool = False) -> str:
-    """Return the repositories of a push, their files and sizes."""
-    lines = ["New repositories are private."] if private else []
-    for repo in repos:
-        lines.append(f"{repo.describe()}{' (joins what is there)' if repo.kind == 'dataset' else ''}")
-        lines += [f"  {len(content) / 1e3:>9,.1f} kB  {path}" for path, content in sorted(repo.files.items())]
-    return "\n".join(lines)
+    def listing(self) -> str:
+        """Return its files and their sizes, as a text for a terminal."""
+        lines = [f"  {len(content) / 1e3:>9,.1f} kB  {path}" for path, content in sorted(self.files.items())]
+        return "\n".join([str(self), *lines])
 
 
 def repo_id_of(owner: str, name: str) -> str:
     """Return <owner>/<name>. Raises HubError where the Hub does not allow it."""
     repo_id = f"{owner}/{name}"
     try:
-        if not owner or not name or repo_id.count("/") != 1:
-            raise HFValidationError("it must be OWNER/NAME")
         validate_repo_id(repo_id)
     except HFValidationError as error:
         raise HubError(f"{repo_id!r} is no name of a repository ({error}); give another with --name or --to") from error
@@ -198,7 +191,7 @@ def push(repos: Sequence[Repo], *, private: bool = False, api: HfApi | None = No
             _check_existing(api, repo, private=private)
     addresses = []
     for repo in repos:
-        print(repo.describe(), flush=True)
+        print(repo, flush=True)
         with _named(repo.repo_id):
             addresses.append(_send(api, repo, private=private))
     return addresses

@@ -37,7 +37,6 @@ NUMBERS = ("dataset", "sizes", "truncated", "vocabulary", "tokenizer", "pretrain
 """The keys of run.json that the recipe decides; not seconds, versions and places."""
 NAMES = ("dataset.name", "dataset.revision", "dataset.about.assumed")  # names of the data on this machine
 TABLE = "reproduction.csv"
-MOST = 20  # results that do not agree, in `describe`
 
 
 class ReproductionError(AttnfaithError):
@@ -177,5 +176,5 @@ def describe(compared: pd.DataFrame) -> str:
     text = f"{counted(len(compared), 'result')}: {{}} agree {EXACTLY}, {{}} agree {WITHIN}, {{}} do not".format(*counts)
     differing = compared[compared["agreement"] == NOT].drop(columns="agreement")
     if len(differing):
-        text += f"\n{differing.head(MOST).to_string(index=False, max_colwidth=40)}"
-    return text + (f"\nand {len(differing) - MOST} more" if len(differing) > MOST else "")
+        text += f"\n{differing.to_string(index=False, max_rows=20, max_colwidth=40)}"
+    return text

@@ -63,8 +63,6 @@ def run(finished, tmp_path):
 def server():
     with HubServer() as started:
         yield started
-        started.shutdown()
-    assert started.errors == []
 
 
 @pytest.fixture
@@ -103,7 +101,7 @@ def test_a_dry_run_lists_the_files_of_several_runs(finished, tmp_path, capsys):
     a, b = (str(shutil.copytree(finished, tmp_path / name)) for name in ("a", "b"))
     recipe = Path(b, "recipe.yaml")
     recipe.write_text(recipe.read_text().replace("tiny", "b"))
-    assert cli.main(["push", a, b, "--to", "alice", "--dry-run", "--private"]) == 0
+    assert cli.main(["push", a, b, "--to", "alice", "--dry-run"]) == 0
     printed = capsys.readouterr().out
     for repo in hub.plan(b, "alice"):
         assert f"{repo.kind} {repo.repo_id}: {len(repo.files)} files, " in printed

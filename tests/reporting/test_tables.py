@@ -218,5 +218,8 @@ def test_names_are_escaped(hostile):
     line = hostile.formatted("markdown").splitlines()[2]
     assert line.count(" | ") == 1 and "&lt;i&gt;" in line
     latex = hostile.formatted("latex")
-    assert r"a\_b \& 50 \% \$x\$ \#1 \{y\} \textbackslash{}z \textasciitilde{} \textasciicircum{} | <i> $\tau$ &" in latex
-    assert r"0.500 $\pm$ 0.100 (n = 3)" in latex
+    assert (
+        r"a\_b \& 50 \% \$x\$ \#1 \{y\} \textbackslash z \textasciitilde \space \textasciicircum \space | <i> $\tau$ &"
+        in latex
+    )
+    assert "0.500 ± 0.100 (n = 3)" in latex

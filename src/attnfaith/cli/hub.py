@@ -27,7 +27,7 @@ def push(args):
     for name, folder in folders.items():
         repos = hub.plan(folder, args.to, name=name)
         if args.dry_run:
-            print(hub.describe(repos, private=args.private))
+            print(*(repo.listing() for repo in repos), sep="\n")
         else:
             hub.push(repos, private=args.private)
 

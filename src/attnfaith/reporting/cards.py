@@ -30,7 +30,7 @@ from attnfaith.reporting.spec import MOST_CLASSES
 from attnfaith.reporting.tables import number_with_interval
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.support.errors import FileError
-from attnfaith.support.escaping import Markdown, markdown_table, yaml_head
+from attnfaith.support.escaping import Markdown, markdown_table
 from attnfaith.support.files import CARD, RECORD, STATE, read_object, write_atomically
 from attnfaith.verdict import RULE
 
@@ -122,7 +122,7 @@ def model_card(
     numbers = {key: row for other in reversed(cells) for key, row in card_numbers(other).items()}
     name, figure = repo_id.rpartition("/")[2], f"figures/{repo_id.rpartition('/')[2]}-answer.svg"
     text = template("model_card.md.j2").render(
-        front_matter=yaml_head(_metadata(numbers, cell, name, dataset, records_repo)),
+        front_matter=_front_matter(_metadata(numbers, cell, name, dataset, records_repo)),
         name=name,
         repo_id=Markdown(repo_id),
         cell=cell,
@@ -204,6 +204,10 @@ def _metadata(numbers: Mapping[str, Mapping], cell: Cell, name: str, dataset: Ma
     return json.loads(json.dumps(data))  # plain values only
 
 
+def _front_matter(data: Mapping) -> Markdown:
+    return Markdown(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120))
+
+
 def checkpoint_name(name: str) -> str:
     """A recipe's name as that of a repository, which may not hold "--": "sparsegen--100" is "sparsegen-minus-100"."""
     return name.replace("--", "-minus-")
@@ -280,7 +284,7 @@ def records_card(cells: Mapping[str, Mapping], *, repo_id: str, datasets: Mappin
     docs = [[name, "".join(f"[{axis}]" for axis in column["axes"]), column["doc"]] for name, column in columns.items()]
     data = DatasetCardData(license="other", license_name="as-the-texts", pretty_name="Records of attention classifiers")
     return template("dataset_card.md.j2").render(
-        front_matter=yaml_head({**data.to_dict(), "tags": TAGS, "configs": configs}),
+        front_matter=_front_matter({**data.to_dict(), "tags": TAGS, "configs": configs}),
         title=data.pretty_name,
         repo_id=Markdown(repo_id),
         first=next(iter(cells.items())),

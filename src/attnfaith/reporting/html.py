@@ -35,6 +35,7 @@ def template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters |= {"counted": counted}
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}  # of the filter tojson
     environment.globals |= {"version": __version__}
     return environment.get_template(name)
 

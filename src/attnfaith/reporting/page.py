@@ -38,7 +38,7 @@ from attnfaith.reporting.sections.alignment import ANY, AXES, Reading, at, colum
 from attnfaith.reporting.tables import table_files
 from attnfaith.reporting.verdicts import verdict
 from attnfaith.support.errors import FileError
-from attnfaith.support.escaping import file_name, script_data
+from attnfaith.support.escaping import file_name
 from attnfaith.support.files import write_atomically
 from attnfaith.verdict import RULE
 
@@ -230,7 +230,7 @@ def explorer(cell: Cell, place: int, *, most_bytes: int = MOST_BYTES) -> Markup:
     return Markup(
         template("explorer.html.j2").render(
             id=f"texts{place}",
-            data=script_data(data),
+            data=data,
             shown=len(rows),
             total=len(cell),
             seed=SAMPLE_SEED,

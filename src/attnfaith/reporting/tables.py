@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from attnfaith.reporting.cells import ReportError
 from attnfaith.stats import LEVEL, rounded
-from attnfaith.support.escaping import csv_frame, latex, markdown, markdown_table, printable
+from attnfaith.support.escaping import csv_frame, markdown, markdown_table, printable
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Grid:
         frame = pd.DataFrame(self.rows, columns=list(self.columns))
         if kind == "latex":
             columns = "l" * self.heads + "r" * (len(self.columns) - self.heads)
-            table = frame.map(latex).rename(columns=latex).to_latex(index=False, escape=False, column_format=columns)
+            frame = frame.map(printable).rename(columns=printable)
+            table = frame.to_latex(index=False, escape=True, column_format=columns).replace("τ", r"$\tau$")
             return f"% {' '.join(self.note.split())}\n{table}"
         return f"{as_text(frame.set_index(list(self.columns[: self.heads])), None)}\n\n{self.note}\n"
 

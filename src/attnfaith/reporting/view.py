@@ -19,7 +19,7 @@ from attnfaith.reporting.html import packed, script, template
 from attnfaith.reporting.notebook import row_of
 from attnfaith.reporting.sections.alignment import columns, weights
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
-from attnfaith.support.escaping import html, printable, script_data
+from attnfaith.support.escaping import html, printable
 from attnfaith.support.files import write_atomically
 
 
@@ -245,7 +245,7 @@ def _page(
     return template("view.html.j2").render(
         title=f"{heading[1]}: {heading[0]}",
         heading=heading,
-        data=script_data({**words, **data, "measures": described, "steps": STEPS, "weights": packed(*steps)}),
+        data={**words, **data, "measures": described, "steps": STEPS, "weights": packed(*steps)},
         script=script("parts", "view"),
         titles={name: titles[name] for name in measures},
         bars={name: direction_of(side) for name, side in words.items()},

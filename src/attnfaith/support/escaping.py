@@ -4,10 +4,10 @@ Data, class names, model names, paths and recipes may come from anybody. In a pa
 in a spreadsheet no formula, in a terminal no command, in a file name no way out of its folder.
 """
 
-import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from xml.sax.saxutils import escape as entities
 
 from markupsafe import Markup, escape
 
@@ -28,15 +28,8 @@ def html(text: object) -> Markup:
 _NOT_IN_MARKUP = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
-def script_data(data: object) -> Markup:
-    """Return JSON for a script element, where only "<" can begin markup."""
-    return Markup(json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"))
-
-
 _SPECIAL = re.compile(r"(\[[\d\s.,+−%-]+\](?![(\[:]))|[\\`*_\[\]|#~$]")  # an interval is no link: it stays
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_LISTED = re.compile(r"^( ?)(?=[-+]( |$)|-+ ?$|=+ ?$)")
-_NUMBERED = re.compile(r"^( ?\d{1,9})([.)])(?= |$)")
+_LISTED = re.compile(r"^ ?(\d{1,9}(?=[.)]( |$))|(?=[-+]( |$)|-+ ?$|=+ ?$))")
 _ADDRESS = re.compile(r"(?<=:)(?=//)|(?<=@)(?=\S)|(?<=www)(?=\.)", re.I)
 _JOINER = "\N{WORD JOINER}"  # invisible, without width
 
@@ -49,22 +42,14 @@ def markdown(text: object) -> Markdown:
     if isinstance(text, Markdown):
         return text
     line = printable(re.sub(r"\s+", " ", str(text)))
-    line = re.sub("[&<>]", lambda character: _ENTITIES[character[0]], _ADDRESS.sub(_JOINER, line))
-    line = _SPECIAL.sub(lambda mark: mark[1] or f"\\{mark[0]}", line)
-    return Markdown(_NUMBERED.sub(r"\1\\\2", _LISTED.sub(r"\1\\", line)))
+    line = _SPECIAL.sub(lambda mark: mark[1] or f"\\{mark[0]}", entities(_ADDRESS.sub(_JOINER, line)))
+    return Markdown(_LISTED.sub(r"\g<0>\\", line))
 
 
 def markdown_table(rows: Iterable[Sequence[object]], *, numeric: Sequence[bool]) -> str:
     """Return a GitHub pipe table of headings and lines. numeric: whether each column is set to the right."""
     head, *lines = [f"| {' | '.join(map(markdown, row))} |\n" for row in rows]
     return "".join([head, f"| {' | '.join('---:' if right else '---' for right in numeric)} |\n", *lines])
-
-
-def yaml_head(data: Mapping) -> Markdown:
-    """Return the YAML at the head of a card."""
-    import yaml
-
-    return Markdown(yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=120))
 
 
 _FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
@@ -84,29 +69,12 @@ def csv_cell(value: object) -> object:
 
 def csv_frame(frame, *, undefined: str = "NaN") -> str:
     """Return a pandas DataFrame as CSV without its index, its cells and the names of its columns by `csv_cell`."""
-    changed = frame.copy(deep=False)
-    for place, kind in enumerate(frame.dtypes):
-        if kind.kind not in "biufcmM":
-            changed.isetitem(place, frame.iloc[:, place].astype(object).map(csv_cell, na_action="ignore"))
-    changed.columns = [csv_cell(name) for name in frame.columns]
-    return changed.to_csv(index=False, na_rep=undefined, lineterminator="\n")
+    numbers = "biufcmM"  # kinds of numpy: whole, real and complex numbers, times
 
+    def changed(column):
+        return column if column.dtype.kind in numbers else column.astype(object).map(csv_cell, na_action="ignore")
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "τ": r"$\tau$",
-    "–": "--",
-    "×": r"$\times$",
-    "±": r"$\pm$",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-}
-
-
-def latex(text: str) -> str:
-    """Return a text that LaTeX sets as it is, in one line."""
-    return "".join(_LATEX.get(character, character) for character in printable(" ".join(text.split())))
+    return frame.apply(changed).rename(columns=csv_cell).to_csv(index=False, na_rep=undefined, lineterminator="\n")
 
 
 _DIRECTION = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
