@@ -21,11 +21,11 @@ def test_the_penalty_by_hand():
     attention = torch.tensor([[[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]], [[0.2, 0.8, 0.0], [1.0, 0.0, 0.0]]])
     linked = torch.tensor([[[1, 0, 1], [0, 0, 0]], [[0, 1, 0], [1, 1, 1]]]).float()
     counted = torch.tensor([[True, True], [True, False]])
-    mass = linked_mass(attention.unsqueeze(1), linked, counted)
+    mass = linked_mass(attention.unsqueeze(1), linked, counted).sum() / counted.sum()
     assert float(mass) == pytest.approx((0.75 + 0 + 0.8) / 3), "a token without links counts, padding does not"
     heads = torch.stack([attention, attention.flip(2)], 1)
-    expected = (mass + linked_mass(attention.flip(2).unsqueeze(1), linked, counted)) / 2
-    torch.testing.assert_close(linked_mass(heads, linked, counted), expected)
+    by_head = [linked_mass(head.unsqueeze(1), linked, counted) for head in (attention, attention.flip(2))]
+    torch.testing.assert_close(linked_mass(heads, linked, counted), (by_head[0] + by_head[1]) / 2)
     assert float(hidden_links(mass)) == pytest.approx(-torch.log(1 - mass).item())
     assert float(hidden_links(torch.tensor(1.0))) == pytest.approx(-math.log(1e-3)), "finite at the end"
 
@@ -59,7 +59,7 @@ def test_scores_of_an_evaluation_by_hand(pairs, tmp_path):
     counted = batch["labels"] != -100
     right = ((result.logits.argmax(-1) == batch["labels"]) & counted).sum() / counted.sum()
     assert scores["eval_token_accuracy"] == pytest.approx(right.item())
-    mass = linked_mass(result.cross_attentions[0], linked, counted)
+    mass = linked_mass(result.cross_attentions[0], linked, counted).sum() / counted.sum()
     assert scores["eval_linked_mass"] == pytest.approx(mass.item(), abs=1e-6)
     assert scores["eval_loss"] == pytest.approx(result.loss.item(), abs=1e-5), "all in one batch"
 

@@ -179,9 +179,6 @@ class AttentionSeq2SeqForConditionalGeneration(PaperPreTrainedModel, GenerationM
     def set_output_embeddings(self, value):
         self.output = value
 
-    def get_encoder(self, *args, **kwargs):
-        return self.encoder
-
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
         return False  # a state, not keys and values

@@ -10,12 +10,9 @@ class PaperPreTrainedModel(PreTrainedModel):
     """Initialisation as in the papers' code: torch's own defaults for every layer, embeddings N(0, embedding_std^2)."""
 
     base_model_prefix = "model"
-    main_input_name = "input_ids"
     accepts_loss_kwargs = False  # losses are means over a batch: let the Trainer divide them when it accumulates gradients
     _input_embed_layer = "embeddings"
     _no_split_modules = ["Encoder", "TransformerLayer"]
-    _supports_sdpa = False
-    _supports_attention_backend = False
 
     @torch.no_grad()
     def _init_weights(self, module):

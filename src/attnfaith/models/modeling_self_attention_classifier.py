@@ -93,11 +93,6 @@ class SelfAttentionClassifierForSequenceClassification(PreTrainedModel):
     config_class = SelfAttentionClassifierConfig
     config: SelfAttentionClassifierConfig
     base_model_prefix = "model"
-    main_input_name = "input_ids"
-    _supports_sdpa = False
-    _supports_flash_attn = False
-    _supports_flex_attn = False
-    _supports_attention_backend = False
     _auto_class = "AutoModelForSequenceClassification"  # as `register_for_auto_class` sets it: the code is saved too
 
     def __init__(self, config: SelfAttentionClassifierConfig, model: PreTrainedModel | None = None):

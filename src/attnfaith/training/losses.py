@@ -66,7 +66,6 @@ def adversarial_loss(logits, base_probs, attention, base_attention, *, weight: f
     (B,C); attention and base_attention (B,T), 0 outside the attendable tokens. The distance is in 0..1.
     divergence: "kl", in nats and without bound, or "jsd", in nats and at most ln 2; 0 for a text without tokens. weight:
     twice the lambda of their code, which takes half of this distance for two classes.
-
     """
     distance = total_variation(logits.to(torch.promote_types(logits.dtype, torch.float32)).softmax(-1), base_probs)
     return distance - weight * DIVERGENCES[divergence](attention, base_attention)

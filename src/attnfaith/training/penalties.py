@@ -97,12 +97,13 @@ def impermissible_mass(
 
 
 def linked_mass(attention: torch.Tensor, linked: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
-    """Return the mean attention of a batch's target tokens to linked source tokens: (), 0..1 (Pruthi et al., section 3.3).
+    """Return the attention of a pair's target tokens to linked source tokens, summed over these: (B,). Divided by the number
+    of target tokens it is their mean, 0..1 (Pruthi et al., section 3.3).
 
     attention (B,A,G,T) of heads, which are averaged; linked (B,G,T), 1 where the words are linked; counted (B,G) bool, False
     on padding. A target token without links counts as 0.
     """
-    return ((attention.mean(1) * linked).sum(-1) * counted).sum() / counted.sum()
+    return ((attention.mean(1) * linked).sum(-1) * counted).sum(-1)
 
 
 def hidden_links(mass: torch.Tensor) -> torch.Tensor:

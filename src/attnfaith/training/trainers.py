@@ -113,7 +113,7 @@ class BaseTrainer(Trainer):
 
     def trained_model(self):
         """Return the trained model."""
-        return self.accelerator.unwrap_model(self.model)
+        return self.model
 
 
 @dataclass
@@ -283,7 +283,7 @@ class AttentionTrainer(BaseTrainer):
         """Return the trained model without the layer that predicts masked words."""
         if hasattr(self.model, PREDICTION):
             delattr(self.model, PREDICTION)
-        return self.model
+        return super().trained_model()
 
 
 class FineTuningTrainer(AttentionTrainer):

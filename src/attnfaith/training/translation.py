@@ -57,11 +57,10 @@ class TranslationTrainer(BaseTrainer):
         right = (outputs.logits.argmax(-1) == labels) & counted
         mass = torch.full((len(labels),), torch.nan, device=labels.device)
         if outputs.cross_attentions:
-            attention = torch.cat(outputs.cross_attentions, 1)  # all heads of all layers
+            mass = linked_mass(torch.cat(outputs.cross_attentions, 1), linked, counted)  # of all heads of all layers
             if self.args.impermissible_mass:
-                loss = loss + self.args.impermissible_mass * hidden_links(linked_mass(attention, linked, counted))
-            mass = ((attention.detach().mean(1) * linked).sum(-1) * counted).sum(-1)
-        return loss, torch.stack([right.sum(-1).float(), counted.sum(-1).float(), mass], -1)
+                loss = loss + self.args.impermissible_mass * hidden_links(mass.sum() / counted.sum())
+        return loss, torch.stack([right.sum(-1).float(), counted.sum(-1).float(), mass.detach()], -1)
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         with torch.no_grad(), self.compute_loss_context_manager():
