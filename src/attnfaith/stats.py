@@ -79,12 +79,12 @@ def wilson_interval(count: int, n: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def t_interval(values: np.ndarray, bounds: tuple[float, float] = (-1.0, 1.0)) -> tuple[float, float]:
-    """Return Student's 95 % interval of the mean of values [N] without NaN, within the bounds; NaN below two."""
+def t_interval(values: np.ndarray) -> tuple[float, float]:
+    """Return Student's 95 % interval of the mean of correlations [N] without NaN, within -1..1; NaN below two."""
     if len(values) < 2:
         return np.nan, np.nan
     reach = -stdtrit(len(values) - 1, LEVEL / 2) * np.std(values, ddof=1) / math.sqrt(len(values))
-    low, high = np.clip((np.mean(values) - reach, np.mean(values) + reach), *bounds)
+    low, high = np.clip((np.mean(values) - reach, np.mean(values) + reach), -1, 1)
     return float(low), float(high)
 
 

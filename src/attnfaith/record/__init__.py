@@ -390,7 +390,7 @@ def check_one_version(
     only. remedy: what to do, for the message.
     """
     made_by = (part["version"] for table in tables for part in settings(table) if "version" in part)
-    versions = sorted({".".join(version.split(".")[:2]) for version in made_by})
+    versions = sorted({".".join(str(version).split(".")[:2]) for version in made_by})
     if len(versions) > 1:
         raise RecordError(f"different versions of attnfaith measured the records, {', '.join(versions)}: {remedy}")
 

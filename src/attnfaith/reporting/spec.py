@@ -292,12 +292,11 @@ def interval_in_words(row: Row) -> str:
     return "" if np.isnan(low) else f" (95 % interval {short_number(low)} to {short_number(high)})"
 
 
-def summary(cells: Sequence[Cell], sections: Iterable[Section]) -> pd.DataFrame:
+def summary(cells: Sequence[Cell], sections: Sequence[Section]) -> pd.DataFrame:
     """`summary` of the sections: a row for each number per text of each cell.
 
     n: texts with a value; n_undefined: the others, which are in no number. mean with ci_low and ci_high, median,
-    share_beyond of the bound that `beyond` names: each with its 95 % interval over texts (`stats.interval_of`).
+    share_beyond of the bound that `beyond` names: each with its 95 % interval over texts, by `Quantity`.
     """
-    sections = list(sections)
     lines = [{**cell.heading, **row} for cell in cells for section in sections for row in section.summary(cell).values()]
     return pd.DataFrame(lines, columns=[*CELL, *SUMMARY])

@@ -56,8 +56,8 @@ def numbers(cell: Cell) -> dict[str, np.ndarray]:
 
 
 def frames(cells: Sequence[Cell], names: Sequence[str] | None = None) -> dict[str, pd.DataFrame]:
-    """Every table of the named sections, of all unless some are named, that has rows, by file name."""
-    chosen = [registry()[name] for name in names or registry()]
+    """Every table of the named sections that has rows, by file name. names: None for all sections."""
+    chosen = [registry()[name] for name in (registry() if names is None else names)]
     tables = {name: table for section in chosen for name, table in section.frames(cells).items()}
     whole = summary(cells, chosen)
     return tables | ({WHOLE: whole} if len(whole) else {})
