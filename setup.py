@@ -6,8 +6,8 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 
-# recipes and studies, published numbers, analyses and their helpers; no results, pictures, benchmarks or launchers
-SHIPPED = ("*.yaml", "shared.py", "*/*.yaml", "*/published*.csv", "*/**/*.py")
+# recipes and studies, published numbers, analyses and their helpers; no results, pictures or benchmarks
+SHIPPED = ("*.yaml", "pages.py", "shared.py", "*/*.yaml", "*/published*.csv", "*/**/*.py")
 
 
 class BuildWithRecipes(build_py):

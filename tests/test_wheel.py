@@ -36,7 +36,8 @@ def test_the_wheel_holds_the_package_and_its_recipes(wheel, repository):
     names = set(zipfile.ZipFile(path).namelist())
     shipped = {name.removeprefix(SHIPPED) for name in names if name.startswith(SHIPPED)}
     root = repository / "recipes"
-    files = [*root.rglob("*.yaml"), *root.glob("*/published*.csv"), *root.glob("*/**/*.py"), root / "shared.py"]
+    files = [*root.rglob("*.yaml"), *root.glob("*/published*.csv"), *root.glob("*/**/*.py")]
+    files += [root / "shared.py", root / "pages.py"]
     assert shipped == {file.relative_to(root).as_posix() for file in files} and "meister_2021/published.csv" in shipped
     source = repository / "src"
     files = [file for file in (source / "attnfaith").rglob("*") if file.is_file() and "__pycache__" not in file.parts]

@@ -12,7 +12,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections.alignment import ANY, ATTENTION, BY_LAYER, NONE, ROW_WORDS, SECTION, WHOLE
 from attnfaith.reporting.tables import Grid
 
-from ..shared import analysis, read_published
+from ..pages import analysis, read_published
 
 
 PUBLISHED = ("model", "measure", "layer", "row", "rule", "statistic", "value", "source")

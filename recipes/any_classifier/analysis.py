@@ -1,6 +1,6 @@
 """A fine-tuned encoder: every measure of importance by every test that takes tokens away, and what attention could be.
 
-All intervals are over training seeds and texts (`shared.estimate`). What a study has depends on what its cells hold.
+All intervals are over training seeds and texts (`shared.summary`). What a study has depends on what its cells hold.
 Shapes: S seeds, N texts.
 """
 
@@ -17,25 +17,8 @@ from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.sections import adversary, changes, saliency
 from attnfaith.stats import holm
 
-from ..shared import (
-    ANY,
-    CORRECT,
-    INTERVAL,
-    Models,
-    analysis,
-    answer,
-    as_table,
-    first,
-    heading,
-    join_published,
-    kinds,
-    pick,
-    read_published,
-    rows_of,
-    summary,
-    values,
-    verdict,
-)
+from ..pages import INTERVAL, analysis, join_published, read_published
+from ..shared import ANY, CORRECT, Models, answer, as_table, first, heading, kinds, pick, rows_of, summary, values, verdict
 
 
 PUBLISHED = ("dataset", "model", "measure", "published_measure", "test", "value", "definition", "source")

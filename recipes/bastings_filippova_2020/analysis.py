@@ -16,7 +16,8 @@ from attnfaith.reporting.cells import Cell, per_cell
 from attnfaith.reporting.sections import saliency
 
 from ..any_classifier import analysis as any_classifier
-from ..shared import INTERVAL, KIND, analysis, as_table, kinds
+from ..pages import INTERVAL, analysis
+from ..shared import KIND, as_table, kinds
 
 
 SHOWN_TESTS = ("comprehensiveness", "sufficiency", "average_precision")

@@ -14,7 +14,8 @@ from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import selection
 
-from ..shared import INTERVAL, Models, analysis, as_table, first, kinds, precision_of, rows_of
+from ..pages import INTERVAL, analysis
+from ..shared import Models, as_table, first, kinds, precision_of, rows_of
 
 
 PAGES = {

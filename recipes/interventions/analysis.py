@@ -19,7 +19,8 @@ from attnfaith.stats import holm, over_seeds_of_texts
 from attnfaith.support.escaping import Markdown, markdown_table
 
 from .. import shared
-from ..shared import CORRECT, Twins, analysis, as_table, first, interval_figures, shown_number, twins
+from ..pages import analysis, interval_figures, shown_number
+from ..shared import CORRECT, Twins, as_table, first, twins
 from . import attention_tests
 
 
@@ -74,9 +75,9 @@ def interventions_table(cells: Sequence[Cell]) -> pd.DataFrame:
 
     n_texts: texts with a number in both models, summed over seeds; n_left_out: those that only one of them has, or that are
     undefined. mean_plain, mean_changed: over these texts and then seeds. difference: changed - plain, in the unit of the
-    test, with its 95 % interval over seeds and texts and the p_value of no difference (`shared.estimate`). p_holm: corrected
-    by Holm for all tests of the intervention, and of the price for all prices. verdict: "better" or "worse" where it is at
-    most .05, else `shared.verdict`. Models whose plain twin is not among the cells are in no row.
+    test, with its 95 % interval over seeds and texts and the p_value of no difference. p_holm: corrected by Holm for all
+    tests of the intervention, and of the price for all prices. verdict: "better" or "worse" where it is at most .05, else
+    `shared.verdict`. Models whose plain twin is not among the cells are in no row.
     """
     rows = [row for pair in twins(cells, plain_twin) for row in _rows(pair)]
     prices = [row for row in rows if row["kind"] == "price"]

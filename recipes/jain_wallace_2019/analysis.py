@@ -16,20 +16,8 @@ from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import adversary, changes
 
-from ..shared import (
-    CORRECT,
-    INTERVAL,
-    Number,
-    analysis,
-    answer,
-    as_table,
-    heading,
-    kinds,
-    read_published,
-    row_of,
-    twins,
-    values,
-)
+from ..pages import INTERVAL, analysis, read_published
+from ..shared import CORRECT, Number, answer, as_table, heading, kinds, row_of, twins, values
 
 
 FACTORS = ["dataset", "encoder", "alignment"]

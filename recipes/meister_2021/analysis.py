@@ -14,22 +14,8 @@ from scipy.stats import kendalltau
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, readable
 
-from ..shared import (
-    INTERVAL,
-    Models,
-    Number,
-    analysis,
-    answer,
-    as_table,
-    first,
-    heading,
-    kinds,
-    paired,
-    pick,
-    read_published,
-    row_of,
-    values,
-)
+from ..pages import INTERVAL, analysis, read_published
+from ..shared import Models, Number, answer, as_table, first, heading, kinds, paired, pick, row_of, values
 from .numbers import INPUTS, MEASURES, STATES, cut_tau, of_cell
 
 

@@ -15,7 +15,8 @@ from attnfaith.stats import holm
 
 from ..interventions import analysis as interventions
 from ..interventions.attention_tests import named
-from ..shared import UNTOLD, analysis, beside_published, only_measured, read_published, verdict
+from ..pages import analysis, beside_published, only_measured, read_published
+from ..shared import UNTOLD, verdict
 
 
 KEYS = ("dataset", "model", "encoder", "statistic")

@@ -17,12 +17,11 @@ from attnfaith.reporting import sections
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, per_cell, readable
 
+from ..pages import INTERVAL, analysis
 from ..shared import (
     CORRECT,
-    INTERVAL,
     Models,
     Twins,
-    analysis,
     answer,
     as_table,
     first,

@@ -13,7 +13,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections.attention import IMPERMISSIBLE, group_mass
 from attnfaith.reporting.sections.performance import TABLE as PERFORMANCE
 
-from ..shared import analysis, over_seeds, read_published
+from ..pages import analysis, over_seeds, read_published
 from . import uncovered
 
 

@@ -9,7 +9,7 @@ from attnfaith import record
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 
-from ..shared import analysis, beside_published, only_measured, read_published
+from ..pages import analysis, beside_published, only_measured, read_published
 
 
 TASKS = {"copy": "sequence_copy", "reverse": "sequence_reverse", "multi30k_links": "multi30k_en_de"}

@@ -26,7 +26,8 @@ from attnfaith.stats import UNKNOWN, holm, over_seeds_and_texts, ratio
 
 from .. import shared
 from ..interventions.attention_tests import shared_tests, values
-from ..shared import CORRECT, Twins, as_table, interval_figures, mean_of_means, twins
+from ..pages import interval_figures
+from ..shared import CORRECT, Twins, as_table, mean_of_means, twins
 
 
 STRATUM = 0.25

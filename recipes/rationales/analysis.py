@@ -14,12 +14,11 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import selection
 from attnfaith.stats import LEVEL, holm
 
+from ..pages import INTERVAL, analysis
 from ..shared import (
     CORRECT,
-    INTERVAL,
     Models,
     Number,
-    analysis,
     answer,
     as_table,
     first,

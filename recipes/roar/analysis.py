@@ -13,7 +13,8 @@ from attnfaith.metrics.classification import classification_scores
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 
-from ..shared import analysis, as_table
+from ..pages import analysis
+from ..shared import as_table
 
 
 RANDOM, NOTHING = "random", "none"

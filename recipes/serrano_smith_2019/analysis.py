@@ -12,7 +12,8 @@ from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.sections import changes
 
-from ..shared import CORRECT, INTERVAL, Number, analysis, answer, as_table, heading, kinds, pick, row_of, values
+from ..pages import INTERVAL, analysis
+from ..shared import CORRECT, Number, answer, as_table, heading, kinds, pick, row_of, values
 
 
 COUNTS = {"items": (0, np.inf), "ratio": (1, np.inf)}  # bounds of numbers that are no shares

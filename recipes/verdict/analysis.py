@@ -15,7 +15,7 @@ from attnfaith.reporting.cells import Cell
 from attnfaith.reporting.verdicts import losses
 from attnfaith.verdict import GOOD_PRECISION, OUTCOMES, POOR_PRECISION, Losses, judge, mean_interval
 
-from ..shared import analysis
+from ..pages import analysis
 
 
 SIZES = (100, 200, 500)

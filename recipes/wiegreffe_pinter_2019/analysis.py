@@ -16,22 +16,8 @@ from attnfaith.record import Identity
 from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell
 
-from ..shared import (
-    CORRECT,
-    INTERVAL,
-    Models,
-    Number,
-    analysis,
-    answer,
-    as_table,
-    first,
-    heading,
-    kinds,
-    match,
-    row_of,
-    text_ids,
-    values,
-)
+from ..pages import INTERVAL, analysis
+from ..shared import CORRECT, Models, Number, answer, as_table, first, heading, kinds, match, row_of, text_ids, values
 
 
 BASE, UNIFORM, OTHERS = "base", "uniform attention", "other seeds"

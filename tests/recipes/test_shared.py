@@ -6,7 +6,7 @@ import pytest
 
 from attnfaith.reporting.analysis import StudyError
 from attnfaith.stats import over_seeds_and_texts
-from recipes import shared
+from recipes import pages, shared
 from tests.deception import model
 
 
@@ -47,20 +47,20 @@ def test_verdicts():
 
 def test_published_numbers_beside_measured_ones(tmp_path):
     (tmp_path / "published.csv").write_text("dataset,seed,value\nsst,1,0.5\nimdb,1,0.7\n")
-    published = shared.read_published(tmp_path / "published.csv", ["dataset", "value"], ["value"])
-    measured = shared.over_seeds(pd.DataFrame({"dataset": ["sst", "sst"], "value": [0.5, 0.7]}), ["dataset"])
-    joined = shared.join_published(published, measured, ["dataset"])
+    published = pages.read_published(tmp_path / "published.csv", ["dataset", "value"], ["value"])
+    measured = pages.over_seeds(pd.DataFrame({"dataset": ["sst", "sst"], "value": [0.5, 0.7]}), ["dataset"])
+    joined = pages.join_published(published, measured, ["dataset"])
     row = joined.set_index("dataset").loc["sst", ["published", "measured", "n_seeds", "difference"]]
     assert row.tolist() == pytest.approx([0.5, 0.6, 2, 0.1]) and np.isnan(joined["measured"][1])
     for arguments in ((tmp_path / "none.csv", []), (tmp_path / "published.csv", ["source"])):
         with pytest.raises(StudyError, match="published"):
-            shared.read_published(*arguments)
+            pages.read_published(*arguments)
 
 
 def test_models_are_named_by_what_tells_them_apart():
     def names(*changes):
         plain = dict.fromkeys(shared.KIND, "x") | {"encoder": "bilstm", "vectors": "random(0.25)"}
-        return [name for name, _ in shared.panels(pd.DataFrame([plain | change for change in changes]))]
+        return [name for name, _ in pages.panels(pd.DataFrame([plain | change for change in changes]))]
 
     assert names({"encoder": "bert(a)"}, {}) == ["bert", "bilstm"]
     assert names({}, {"projection": "y"}, {"encoder": "z"}) == ["bilstm · x", "bilstm · y", "z · x"]
@@ -69,6 +69,6 @@ def test_models_are_named_by_what_tells_them_apart():
 
 def test_a_table_of_a_page():
     rows = {"data": ["sst", "a|b"], "n": [5175, 3], "tau": [0.8, -0.06], "tau_std": [0.01, np.nan]}
-    grid = shared.page_grid("Toys", pd.DataFrame(rows), {"data": "{data}", "n": "{n}", "τ": "{tau} ± {tau_std}"})
+    grid = pages.page_grid("Toys", pd.DataFrame(rows), {"data": "{data}", "n": "{n}", "τ": "{tau} ± {tau_std}"})
     assert grid.columns == ("data", "n", "τ") and grid.heads == 1
     assert grid.rows == (("sst", "5,175", ".80 ± .01"), ("a|b", "3", "−.06"))

@@ -7,7 +7,7 @@ and words: code that stands beside its study and that the study names. Needs no 
 
 It is called twice: before anything runs without any cell, when it must read what it needs, raise where it cannot use it, and
 return an empty `Analysis`; and at the end with the measured cells of the study. Its folder is a package: it can import the
-modules beside it and, with two dots, what lies in the folder above (`from ..shared import estimate`).
+modules beside it and, with two dots, what lies in the folder above (`from ..shared import summary`).
 
 Who runs a study runs the code that it names: read the analysis of a study that others wrote before you run it.
 """
