@@ -13,7 +13,6 @@ import datasets
 import pandas as pd
 import pytest
 import yaml
-from transformers import AutoTokenizer, BertForSequenceClassification
 
 import attnfaith
 from attnfaith import cli, recipes, record, runs
@@ -48,8 +47,7 @@ def fails(capfd):
         assert cli.main(list(words)) == 2
         error = capfd.readouterr().err
         (line,) = [line for line in error.splitlines() if line.startswith("error: ")]
-        assert re.search(message, line), line
-        assert "Traceback" not in error and error.rstrip().endswith("(set ATTNFAITH_TRACEBACK=1 for the traceback)")
+        assert re.search(message, line) and "Traceback" not in error, error
 
     return run
 
@@ -124,20 +122,13 @@ def many(folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("show soft/seed_11 1", r"no run or record at soft/seed_11; did you mean soft/seed_1"),
-        (
-            "show alice/none 1",
-            "no run or record at alice/none, and on the Hub alice/none cannot be looked up: ",
-        ),
-        ("show empty 1", r"empty holds no record.parquet, nor do the folders in it"),
-        ("show unmeasured 1", r"unmeasured is a run without a record: `attnfaith measure unmeasured` makes it"),
-        ("show soft 1", r"soft holds 3 records: name one of soft/seed_1, soft/seed_2, soft/seed_10$"),
+        ("show soft/seed_11 1", "soft/seed_11; did you mean soft/seed_1"),
+        ("show alice/none 1", "alice/none cannot be looked up"),
+        ("show empty 1", "empty holds no record.parquet"),
+        ("show unmeasured 1", "`attnfaith measure unmeasured` makes it"),
+        ("show soft 1", "name one of soft/seed_1, soft/seed_2, soft/seed_10$"),
         ("show sparse t/0055", "did you mean 't/005'"),
-        ("compare sparse", "a comparison needs two models or more; given: sparse"),
-        (
-            "push alice/tiny --to x --dry-run",
-            "no folder of a run at alice/tiny; .* `attnfaith reproduce OWNER/NAME`",
-        ),
+        ("push alice/tiny --to x --dry-run", "no folder of a run at alice/tiny; .* `attnfaith reproduce OWNER/NAME`"),
         ("measure alice/tiny", "cannot be looked up"),
     ],
 )
@@ -163,20 +154,15 @@ def test_show_and_compare(many, capfd):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "suffix", "start"),
-    [
-        ("markdown", ".md", "| projection | gradient | leave-one-out |\n| --- | ---: | ---: |\n| softmax | 0."),
-        ("latex", ".tex", "% Kendall's τ of attention, or alignment error rate: mean ± standard deviation (n - 1) over "),
-        ("csv", ".csv", "projection,measure,mean,std,n_seeds,n_undefined\nsoftmax,gradient,0."),
-    ],
-)
-def test_table(many, kind, suffix, start, capfd):
+def test_table(many, capfd):
     words = ["table", "soft", "sparse", "--rows", "projection", "--columns", "measure"]
-    assert cli.main([*words, "--format", kind]) == 0
-    printed = capfd.readouterr().out
-    assert printed.startswith(start) and ("±" in printed or kind == "csv")
-    assert cli.main([*words, "--output", f"table{suffix}"]) == 0 and Path(f"table{suffix}").read_text() == printed
+    starts = {".md": "| projection |", ".tex": "% Kendall's τ", ".csv": "projection,measure,mean,std,n_seeds"}
+    for suffix, start in starts.items():
+        assert cli.main([*words, "--output", f"table{suffix}"]) == 0
+        assert Path(f"table{suffix}").read_text().startswith(start)
+    capfd.readouterr()
+    assert cli.main([*words, "--format", "latex"]) == 0 and capfd.readouterr().out == Path("table.tex").read_text()
+    assert cli.main(["table", "soft"]) == 0 and "over 3 seeds" in capfd.readouterr().out
 
 
 @pytest.mark.slow
@@ -189,9 +175,8 @@ def test_seeds_without_a_study(folder, capfd):
         recipe = recipes.load(f"run/seed_{seed}/recipe.yaml")
         assert (recipe.seed, recipe.name, recipe.measure.producers) == (seed, f"tiny-{seed}", ["gradient", "leave_one_out"])
     stamp = os.stat("run/seed_4/record.parquet").st_mtime_ns
-    shutil.rmtree("run/seed_5")
     assert cli.main(words) == 0, "the same command goes on"
-    assert os.stat("run/seed_4/record.parquet").st_mtime_ns == stamp and os.path.isfile("run/seed_5/record.parquet")
+    assert os.stat("run/seed_4/record.parquet").st_mtime_ns == stamp
 
 
 # ------------------------------------------------------------------------------------------------ a model on own texts
@@ -214,35 +199,15 @@ def test_a_model_is_measured_on_a_file_as_by_python(model, capsys):
     measured, frame = attnfaith.load(folder), pd.read_csv("mine.csv", keep_default_na=False)
     how = {"measures": ["gradient", "occlusion"], "text": "review", "label": "stars", "name": "mine"}
     assert measured == attnfaith.measure(str(model), frame, **how) and measured.measures == ["gradient", "occlusion"]
-    text = (folder / "report" / "index.html").read_text(encoding="utf-8")
-    assert "last layer" in text
-    assert cli.main(["report", str(folder)]) == 0 and "report: " in capsys.readouterr().out
     assert cli.main(words) == 2 and "is there already" in capsys.readouterr().err
     assert cli.main([*words, "--overwrite", "--attention", "rollout"]) == 0
     assert attnfaith.load(folder).cells[0].identity.reduction == "rollout"
     Path("split").mkdir()
     for name, texts in (("train", TEXTS), ("test", TEXTS[:4])):
         pd.DataFrame({"text": texts, "label": [0] * len(texts)}).to_csv(f"split/{name}.csv", index=False)
-    words = ["measure", str(model), "--data.path", "split", "--producers", "gradient"]
-    assert cli.main([*words, "--output", "whole"]) == 0 and len(attnfaith.load("whole")) == 4
-    assert cli.main([*words, "--output", "some", "--split", "train", "--limit", "3"]) == 0
-    assert len(attnfaith.load("some")) == 3
-
-
-def test_classes_with_numbers_as_names_are_asked_for(model, capsys):
-    """Star 1 of classes "1" and "2": by name class 0, by id class 1; the accuracy is that of the logits in float64."""
-    stars = BertForSequenceClassification.from_pretrained(model, id2label={0: "1", 1: "2"})
-    words = AutoTokenizer.from_pretrained(model)
-    for part in (stars, words):
-        part.save_pretrained("stars")
-    predicted = stars.double()(**words(TEXTS[:3], padding=True, return_tensors="pt")).logits.argmax(1)
-    pd.DataFrame({"text": TEXTS[:3], "labels": 1}).to_csv("one.csv", index=False)
-    line = ["measure", "stars", "--data.path", "one.csv", "--producers", "gradient", "--output", "measured"]
-    assert cli.main(line) == 2 and "--labels" in capsys.readouterr().err
-    for reading, label in (("names", 0), ("ids", 1)):
-        assert cli.main([*line, "--labels", reading, "--overwrite"]) == 0
-        expected = (predicted == label).double().mean().item()
-        assert pd.read_parquet("measured/report/tables/performance.parquet")["accuracy"].tolist() == [expected]
+    words = ["measure", str(model), "--data.path", "split", "--producers", "gradient", "--labels", "ids", "--output"]
+    assert cli.main([*words, "whole"]) == 0 and attnfaith.load("whole").table["label"].to_pylist() == [0] * 4
+    assert cli.main([*words, "some", "--split", "train", "--limit", "3"]) == 0 and len(attnfaith.load("some")) == 3
 
 
 @pytest.mark.parametrize(
@@ -250,11 +215,8 @@ def test_classes_with_numbers_as_names_are_asked_for(model, capsys):
     [
         ([], "is a model without a recipe: give its texts, with --data.path or --data.hub_id"),
         (["--attention", "rollout"], "--data.path FILE or --data.hub_id OWNER/NAME"),
-        (["--data.text", "review"], "--data.path FILE or --data.hub_id OWNER/NAME"),
         ([*OWN, "--num_train_epochs", "3"], "no option --num_train_epochs"),
-        ([*OWN, "--data.text", "text"], "there is no column 'text' for text"),
         ([*OWN, "--attention", "flows"], "attention='flows' is no reduction; give 'last', 'all', 'rollout'"),
-        ([*OWN, "--producers", "exact_contribution"], "which this subject (text classifiers of transformers) lacks"),
     ],
 )
 def test_a_model_that_cannot_be_measured_so(model, words, message, fails):

@@ -52,25 +52,24 @@ def test_help_of_a_command(name, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["tran"], "unknown command 'tran'; did you mean 'train'?"),
-        (["report", "x", "--exmples", "3"], "no option --exmples; did you mean --examples?"),
-        (["report"], "attnfaith report: the following arguments are required: RUN"),
-        (["report", "x", "--examples", "many"], "--examples: invalid int value: 'many'"),
-        (["train", "--encder", "cnn"], "no option --encder; did you mean --encoder?"),
-        (["train", "--learning_rate", "fast"], "recipe.training.learning_rate='fast'"),
-        (["measure", "run", "--limit", "5", "more"], "unrecognized arguments: more"),
-        (["list", "encodrs"], "argument KIND: invalid choice: 'encodrs' (choose from "),
-        (["list", "recipes", "nothing like it"], "no line of recipes holds 'nothing like it'"),
-        (["table", "x", "--rows", "encoder"], "--rows and --columns go together"),
-        (["table", "x", "--where", "projection=softmax"], "--where only with both"),
-        (["table", "x", "--output", "x.pdf"], "--output x.pdf: end it in .md, .tex, .csv, .txt"),
-        (["train", "--producers", "gradent", "--output_dir", "o"], "did you mean 'gradient'"),
-        (["measure", "model", "--data.path", "texts.csv", "--producer", "gradient"], "did you mean --producers"),
+        ("tran", "did you mean 'train'?"),
+        ("report x --exmples 3", "no option --exmples; did you mean --examples?"),
+        ("report", "attnfaith report: the following arguments are required: RUN"),
+        ("report x --examples many", "--examples: invalid int value: 'many'"),
+        ("train --encder cnn", "no option --encder; did you mean --encoder?"),
+        ("train --learning_rate fast", "recipe.training.learning_rate='fast'"),
+        ("measure run --limit 5 more", "unrecognized arguments: more"),
+        ("list encodrs", "argument KIND: invalid choice: 'encodrs'"),
+        ("list recipes no-such", "no line of recipes holds 'no-such'"),
+        ("table x --rows encoder", "--rows and --columns go together"),
+        ("table x --where projection=softmax", "--where only with both"),
+        ("table x --output x.pdf", "--output x.pdf: end it in .md, .tex, .csv, .txt"),
+        ("train --producers gradent --output_dir o", "did you mean 'gradient'"),
+        ("measure model --data.path texts.csv --producer gradient", "did you mean --producers"),
     ],
 )
-def test_a_mistake_is_one_line_with_the_nearest_name(words, message, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(words) == 2
+def test_a_mistake_is_one_line_with_the_nearest_name(words, message, capsys):
+    assert cli.main(words.split()) == 2
     assert message in capsys.readouterr().err.splitlines()[0]
 
 
@@ -90,12 +89,8 @@ def test_a_bug_has_its_traceback_and_a_mistake_has_one_on_request(monkeypatch):
 def test_lists_have_a_line_for_each_name(kind, capsys):
     lines = output_of(capsys, "list", kind).splitlines()
     names = output_of(capsys, "list", kind, "--names").splitlines()
-    registered = {
-        "measures": all_measures(),
-        "encoders": ENCODERS,
-        "projections": PROJECTIONS,
-        "datasets": {*DATASETS, *PAIRS},
-    }
+    registered = {"measures": all_measures(), "encoders": ENCODERS, "projections": PROJECTIONS}
+    registered["datasets"] = {*DATASETS, *PAIRS}
     assert set(names) == set(registered.get(kind, names)) and len(names) > 1
     for line, name in zip(lines, names, strict=True):
         assert re.match(rf"{re.escape(name)} +\S.{{9,}}", line), line
@@ -108,18 +103,15 @@ def test_lists_have_a_line_for_each_name(kind, capsys):
 def test_completion(shell, tmp_path, capsys):
     """The script of each shell; in a real bash it completes commands, options, and names that it asks the command for."""
     script = output_of(capsys, "completion", shell)
-    for word in (*cli.COMMANDS, "attnfaith list encoders --names", "overwrite_output_dir", "learning_rate"):
-        assert word in script
+    assert "attnfaith list encoders --names" in script and "learning_rate" in script
     if shell == "bash":
         (tmp_path / "script").write_text(script)
-        lines = (
-            "source ./script\n"
-            'attnfaith() { echo "asked $*" >&2; echo bilstm cnn; }\n'
-            'try() { COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); COMPREPLY=(); '
-            '_shtab_attnfaith attnfaith "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"; '
-            'echo "${COMPREPLY[@]}"; }\n'
-            "try attnfaith tra; try attnfaith train --encode; try attnfaith train --encoder b; try attnfaith list enc\n"
-        )
+        lines = """
+            source ./script
+            attnfaith() { echo "asked $*" >&2; echo bilstm cnn; }
+            try() { COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); _shtab_attnfaith attnfaith "${@: -1}" "${@: -2:1}"
+                    echo "${COMPREPLY[@]}"; }
+            try attnfaith tra; try attnfaith train --encode; try attnfaith train --encoder b; try attnfaith list enc"""
         done = subprocess.run(["bash", "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=True)
         assert done.stdout.split() == ["train", "--encoder", "bilstm", "encoders"]
         assert "asked list encoders --names" in done.stderr

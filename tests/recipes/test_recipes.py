@@ -26,6 +26,11 @@ MARIAN = "--data.name=copy --type=marian --hidden_size=64 --num_hidden_layers=3"
 SELECTOR = "--model.selector.kind=budget --model.selector.budget=0.2"
 
 
+def read(words="", **keys):
+    """The smallest recipe with overrides, or with other keys of a file."""
+    return recipes.build(MINIMAL | keys, words.split())
+
+
 TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
     "": "data.text=x data.encoding=x data.revision=x data.max_sentence_length=9 data.vocabulary=bpe "
     "data.links_from=1 model.recurrence=luong model.revision=x model.separate_impermissible=true "
@@ -60,22 +65,19 @@ TREES = {  # a recipe -> keys that mean nothing in it, or contradict it
 
 @pytest.mark.parametrize("tree", TREES)
 def test_a_key_that_means_nothing_is_refused_unless_it_has_its_default(tree):
-    words = [f"--{word}" for word in tree.split()]
-    plain = recipes.build(MINIMAL, words)
+    words = "".join(f" --{word}" for word in tree.split())
+    plain = read(words)
     assert recipes.build(dataclasses.asdict(plain)) == plain, "a complete recipe holds every key"
     for word in re.findall(r"[\w.]+=(?:\[.*?\]|\{.*?\}|\S+)", TREES[tree]):
-        key = word.partition("=")[0]
-        with pytest.raises(RecipeError, match=re.escape(key.rpartition(".")[2])):
-            recipes.build(MINIMAL, [*words, f"--{word}"])
+        name = word.partition("=")[0].rpartition(".")[2]
+        with pytest.raises(RecipeError, match=re.escape(name)):
+            recipes.build(MINIMAL, [*words.split(), f"--{word}"])
 
 
 REFUSED = {
     "--seed=true": "recipe.seed=True",
-    "--seed=4294967296": "recipe.seed=",
     "--model.dropout=.nan": "model.dropout",
-    "--model.encoder=3": "recipe.model.encoder=3",
     "--training.learning_rate=fast": "training.learning_rate='fast'",
-    "--data.limits.test=0": "data.limits.test=0",
     "--data.arguments=3": "data.arguments=3",
     "--model.selector={}": "model.selector.kind is missing",
     "--model.selector.kind=bernoulli --model.selector.buget=1": "selector.buget; did you mean 'budget'",
@@ -84,12 +86,9 @@ REFUSED = {
     "--seed=[": "the value of --seed is not YAML",
     "--model.encodr=cnn": r"did you mean --model.encoder\?",
     "--data.name=copy": "set model.type",
-    "--data.name=sts": "did you mean 'sst'",
     "--data.name=sst --type=gru": "no set of sentence pairs",
     "--encoder=bilstn": "^model: Field 'encoder' expected one of .*; did you mean 'bilstm'",
-    "--projection=sparsmax": "did you mean 'sparsemax'",
     f"{PAIRS} --alignment=dott": "did you mean 'dot'",
-    "--word_tying=1": "a state of 256 numbers with a word vector of 300",
     f"{MARIAN} --num_attention_heads=3": "hidden_size=64 must be a multiple",
     "--model.selector.kind=budget": "^model: sampler='budget' needs a budget",
     f"--data.path=a --data.text_pair=b {SELECTOR}": "model.selector with pairs of texts",
@@ -101,26 +100,24 @@ REFUSED = {
 @pytest.mark.parametrize("words", REFUSED)
 def test_refusals_name_the_key_and_the_nearest_name(words):
     with pytest.raises(AttnfaithError, match=REFUSED[words]):
-        recipe = recipes.build(MINIMAL, words.split())
+        recipe = read(words)
         runs.check_model(recipe)
         runs.training_arguments(recipe)
 
 
 def test_values_where_a_recipe_is_silent():
-    plain = recipes.build(MINIMAL)
+    plain, own, pairs = read(), read("--data.path=a.csv"), read(PAIRS)
     training = plain.training  # the papers' (Jain & Wallace 2019)
     rates = (training.num_train_epochs, training.learning_rate, training.weight_decay, training.max_grad_norm)
     assert rates == (8, 1e-3, 1e-5, 0.0) and training.amsgrad and training.loss_reduction == "sum"
     assert plain.measure.producers == ["gradient", "gradient_norm", "leave_one_out"] and plain.measure.batch_tokens == 8192
-    own = recipes.build(MINIMAL, ["--data.path", "a.csv"])
     assert own.measure.producers[3:] == ["integrated_gradients", "comprehensiveness"]
-    pairs = recipes.build(MINIMAL, PAIRS.split())
     assert (pairs.model.encoder, pairs.model.recurrence, pairs.training.loss_reduction) == ("bigru", "bahdanau", "mean")
     assert pairs.measure.producers == ["attention", "norm", "gradient_x_input"] and pairs.measure.batch_tokens == 2048
-    tuned = recipes.build(MINIMAL, ["--pretrained=x", "--impermissible_mass=1", "--impermissible_heads=max"])
-    assert (tuned.training.num_train_epochs, tuned.training.arguments["warmup_steps"]) == (3, 0.1)
-    assert recipes.build(MINIMAL, ["--kind=guided", "--base=b"]).measure.producers == []
-    kuma = recipes.build(MINIMAL, ["--model.selector={kind: hardkuma, budget: 0.3}"]).selection
+    tuned = read("--pretrained=x --impermissible_mass=1 --impermissible_heads=max").training
+    assert (tuned.num_train_epochs, tuned.arguments["warmup_steps"]) == (3, 0.1)
+    assert read("--kind=guided --base=b").measure.producers == []
+    kuma = read("--model.selector.kind=hardkuma --model.selector.budget=0.3").selection
     assert (kuma.share, kuma.multiplier, kuma.multiplier_range) == (0.3, 1e-4, None)
 
 
@@ -128,7 +125,7 @@ def test_arguments_are_those_of_transformers_that_name_no_place_and_load_no_code
     passed = set()
     for name in (*(key.name for key in dataclasses.fields(TrainingArguments)), "__class__"):
         with contextlib.suppress(RecipeError):
-            passed |= {*recipes.build(MINIMAL, [f"--training.arguments={{{name}: null}}"]).training.arguments}
+            passed |= {*read(f"--training.arguments.{name}=null").training.arguments}
     assert {"max_steps", "lr_scheduler_type", "warmup_steps", "eval_strategy", "full_determinism"} <= passed
     foreign = (
         "hub|dir|compile|deepspeed|fsdp|report|trackio|debug|^seed$|resume|ddp|accelerator|optim|^learning_rate$|best|__"
@@ -141,31 +138,31 @@ def test_arguments_are_those_of_transformers_that_name_no_place_and_load_no_code
 
 def test_the_model_section_has_the_defaults_of_the_configuration():
     """All but those that the data and the encoder decide."""
-    section, config = recipes.build(MINIMAL).model, AttentionClassifierConfig()
-    names = {*recipes.build(MINIMAL).keys("model")} - {"selector", "pretrained", "encoder", "hidden_size", "kernel_sizes"}
-    assert {name: getattr(section, name) for name in names} == {name: getattr(config, name) for name in names}
+    recipe, config = read(), AttentionClassifierConfig()
+    names = {*recipe.keys("model")} - {"selector", "pretrained", "encoder", "hidden_size", "kernel_sizes"}
+    assert {name: getattr(recipe.model, name) for name in names} == {name: getattr(config, name) for name in names}
 
 
 def test_configurations_of_other_kinds():
-    gru = f"{PAIRS} --recurrence=luong --alignment=dot --embedding_size=20".split()
-    config = runs.model_config(recipes.build(MINIMAL, gru), vocab_size=30)
+    gru = read(f"{PAIRS} --recurrence=luong --alignment=dot --embedding_size=20")
+    config = runs.model_config(gru, vocab_size=30)
     assert isinstance(config, AttentionSeq2SeqConfig) and config.vocab_size == 30
     assert (config.recurrence, config.alignment, config.embedding_size, config.hidden_size) == ("luong", "dot", 20, 256)
-    config = runs.model_config(recipes.build(MINIMAL, f"{MARIAN} --num_attention_heads=4".split()), vocab_size=30)
+    config = runs.model_config(read(f"{MARIAN} --num_attention_heads=4"), vocab_size=30)
     assert isinstance(config, MarianConfig) and config.init_std == 1 / 8
     assert (config.d_model, config.decoder_layers, config.encoder_attention_heads) == (64, 3, 4)
-    config = runs.model_config(recipes.build(MINIMAL, SELECTOR.split()))
+    config = runs.model_config(read(SELECTOR))
     assert (config.sampler, config.budget, config.selector_encoder, config.pooling) == ("budget", 0.2, "bilstm", "average")
 
 
 def test_the_metric_that_a_checkpoint_is_chosen_by():
-    adversary = ["--kind=adversarial", "--base=b"]
+    adversary = "--kind=adversarial --base=b"
     for words, metric in (
         (adversary, "eval_objective"),
-        ([*adversary, "--metric_for_best_model=accuracy"], "eval_accuracy"),
-        ([*PAIRS.split(), "--impermissible_mass=0.5"], "eval_loss"),
+        (f"{adversary} --metric_for_best_model=accuracy", "eval_accuracy"),
+        (f"{PAIRS} --impermissible_mass=0.5", "eval_loss"),
     ):
-        arguments = runs.training_arguments(recipes.build(MINIMAL, words))
+        arguments = runs.training_arguments(read(words))
         assert (arguments.metric_for_best_model, arguments.greater_is_better) == (metric, metric == "eval_accuracy")
     assert arguments.impermissible_mass == 0.5, "a translator is trained with its penalty"
 
@@ -174,28 +171,29 @@ def test_the_metric_that_a_checkpoint_is_chosen_by():
 
 
 @pytest.mark.parametrize(
-    ("words", "pairs"),
+    ("words", "value"),
     [
-        (["--seed", "3", "--encoder=cnn"], [("seed", 3), ("model.encoder", "cnn")]),
-        (["--producers", "gradient", "lime"], [("measure.producers", ["gradient", "lime"])]),
-        (["--producers=gradient,lime"], [("measure.producers", ["gradient", "lime"])]),
-        (["--kernel_sizes", "1", "3,5"], [("model.kernel_sizes", [1, 3, 5])]),
-        (["--data.arguments.length", "[3, 4]"], [("data.arguments.length", [3, 4])]),
-        (["--training.arguments.disable_tqdm", "--seed=3"], [("training.arguments.disable_tqdm", True), ("seed", 3)]),
+        ("--seed 3", 3),
+        ("--producers gradient lime", ["gradient", "lime"]),
+        ("--producers=gradient,lime", ["gradient", "lime"]),
+        ("--kernel_sizes 1 3,5", [1, 3, 5]),
+        ("--data.arguments.length [3,4]", [3, 4]),
+        ("--training.arguments.disable_tqdm", True),
     ],
 )
-def test_forms_of_overrides(words, pairs):
-    assert recipes.parse_overrides(words) == pairs
+def test_forms_of_overrides(words, value):
+    (key, read_value), last = recipes.parse_overrides([*words.split(), "--encoder=cnn"])
+    assert key.endswith(words[2:].partition(" ")[0].partition("=")[0]) and read_value == value
+    assert last == ("model.encoder", "cnn")
 
 
 def test_overrides_win_over_the_recipe_and_its_note_says_so():
-    tree = {**MINIMAL, "seed": 1, "note": "as published", "data": {"arguments": {"length": [1, 2], "distractors": 3}}}
-    recipe = recipes.build(tree, ["--seed", "2", "--data.arguments.distractors", "4", "--seed=5", "--learning_rate=2e-3"])
+    tree = {"seed": 1, "note": "as published", "data": {"arguments": {"length": [1, 2], "distractors": 3}}}
+    recipe = read("--seed 2 --data.arguments.distractors 4 --seed=5 --learning_rate=2e-3", **tree)
     assert recipe.seed == 5 and recipe.data.arguments == {"length": [1, 2], "distractors": 4}
     changed = "seed, data.arguments.distractors, training.learning_rate"
     assert recipe.note == f"A variant of a recipe, with another {changed}. The recipe itself says: as published"
-    assert recipe.training.learning_rate == 0.002 and tree["seed"] == 1
-    assert recipes.build(tree, ["--name=x", "--report.examples=3"]).note == "as published"
+    assert recipe.training.learning_rate == 0.002 and read("--name=x --report.examples=3", **tree).note == "as published"
     whole = dataclasses.asdict(recipe)  # data.removal is null there
     assert recipes.build(whole, ["--data.removal.share=0.3"]).data.removal == recipes.Removal(0.3)
 
@@ -210,9 +208,7 @@ def test_overrides_win_over_the_recipe_and_its_note_says_so():
         (b"data: &a [*a]", "is none of JSON"),
         (b"note: !!binary aGk=", "is none of JSON"),
         (b"note: \xff", "can be read from .*utf-8"),
-        (b"model: cnn", "recipe.model='cnn'"),
         (b"model: {encoderr: cnn}", "unknown key recipe.model.encoderr; did you mean 'encoder'"),
-        (b"measure: {producers: gradient}", "recipe.measure.producers='gradient'"),
     ],
 )
 def test_files_that_are_no_recipe(tmp_path, content, message):
@@ -241,7 +237,7 @@ def test_without_a_file():
     """The quickstart; where a data set is named, the defaults on it, without the quickstart's settings."""
     assert recipes.load() == recipes.load(ROOT / "recipes" / "quickstart.yaml")
     recipe = recipes.load(None, ["--data.name", "sst", "--seed", "4"])
-    assert recipe == recipes.build({"name": "sst", "output_dir": "runs/sst", "seed": 4, "data": {"name": "sst"}})
+    assert recipe == read(name="sst", output_dir="runs/sst", seed=4, data={"name": "sst"})
     for place, name in {"some/where/reviews.csv.gz": "reviews", "Ärger & Co.csv": "Ärger-Co"}.items():
         recipe = recipes.load(None, ["--data.path", place])
         assert (recipe.name, recipe.output_dir, recipe.data.path) == (name, f"runs/{name}", place)
@@ -256,10 +252,10 @@ values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dic
 @settings(max_examples=50, deadline=None)
 @given(name=words, note=words, rate=st.floats(0, 1e300), arguments=st.dictionaries(words, values, max_size=3))
 def test_a_dumped_recipe_is_read_as_the_same(name, note, rate, arguments):
-    tree = {"name": name, "output_dir": "1e5", "note": note, "data": {"arguments": arguments}}
-    recipe = recipes.build({**tree, "training": {"learning_rate": rate}})
+    recipe = read(name=name, output_dir="1e5", note=note, data={"arguments": arguments}, training={"learning_rate": rate})
     again = recipes.build(recipes.read_value(recipes.dump(recipe), "the dump"))
     assert again == recipe and repr(again.data) == repr(recipe.data)  # 1, 1.0 and True are equal, and are not the same
+    assert recipes.read_value("[1e-3, 2026-01-01]", "a user's") == [0.001, "2026-01-01"]
 
 
 def test_plugins_are_imported_from_the_current_folder(tmp_path, monkeypatch):
