@@ -206,8 +206,11 @@ READINGS = table("alignment_readings", rows=_all_rows)
 
 def _sentences(cell: Cell) -> Iterator[str]:
     chosen = {row["measure"]: row for row in WHOLE.rows_of(cell)}
-    if ANY not in chosen:
-        yield "No reading could be chosen: there is no gold link, or no measure that says which words belong together."
+    if ANY not in chosen or not chosen[ANY]["n"]:
+        yield (
+            "No reading could be chosen and judged: fewer than two pairs have gold links, or no measure says which words "
+            "belong together."
+        )
         return
     best = chosen[ANY]
     yield (
