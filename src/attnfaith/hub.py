@@ -82,14 +82,14 @@ def plan(run: str | os.PathLike, owner: str, *, name: str | None = None) -> list
     The checkpoint goes to <owner>/<name> (name: `cards.checkpoint_name` of its recipe's unless given), its record and the
     tables of its report to <owner>/attnfaith-records.
 
-    Raises HubError for a name that the Hub does not allow, and a run that is not complete, has no report or was made by
-    code that no commit holds; FileError where it is being written, ModelError and RecordError for a broken model or record.
+    Raises RecipeError where there is no run, HubError for a name that the Hub does not allow, and a run that is not
+    complete, has no report or was made by code that no commit holds; FileError where it is being written, ModelError and
+    RecordError for a broken model or record.
     """
     folder, records_repo = Path(run), repo_id_of(owner, RECORDS)
-    if not (folder / STATE).is_file() or not (folder / RECIPE).is_file():
-        raise HubError(f"{folder} is no run ({STATE}, {RECIPE}): give the output_dir of one")
+    recipe = recipes.load(folder / RECIPE)
     with folder_lock(folder, "a push"):
-        state, recipe = read_object(folder / STATE), recipes.load(folder / RECIPE)
+        state = read_object(folder / STATE)
         if state.get("status") != "complete":
             raise HubError(f"{folder} is {state.get('status')!r}, not complete: finish it with --resume_from_checkpoint")
         _check_committed(folder, state.get("provenance"))
@@ -105,8 +105,7 @@ def plan(run: str | os.PathLike, owner: str, *, name: str | None = None) -> list
     dataset = facts(records.settings(table)[0]["recipe"]["data"])
     files |= cards.model_card(state, [table], repo_id, dataset, records_repo=records_repo)
     cell = cards.cell_facts(state, table, model_repo=repo_id)
-    paths = [path for path in METRIC_DIR.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    metric = {path.relative_to(METRIC_DIR).as_posix(): path.read_bytes() for path in paths}
+    metric = {path.name: path.read_bytes() for path in METRIC_DIR.iterdir() if path.is_file()}
     return [
         Repo("space", repo_id_of(owner, METRIC_NAME), metric, r"[^/]+\.py"),
         _record_repo(records_repo, repo_id.partition("/")[2], table, cell, tables),

@@ -116,7 +116,7 @@ REFUSED = {
     "unknown to git": (lambda run: note(run, provenance={**CLEAN, "dirty": None}), "uncommitted changes"),
     "measured by uncommitted code": (lambda run: restate(run, provenance=DIRTY), "uncommitted changes"),
     "unknown code": (lambda run: note(run, provenance=None), "unknown code"),
-    "no run": (shutil.rmtree, "is no run"),
+    "no run": (shutil.rmtree, "no recipe at"),
     "no report": (lambda run: shutil.rmtree(run / "report"), "attnfaith report"),
     "broken weights": (lambda run: (run / "model" / "model.safetensors").write_bytes(b"nothing"), "cannot be loaded"),
     "other weights": (lambda run: restate(run, model="0" * 64), "other weights"),

@@ -26,7 +26,7 @@ from attnfaith.runs.models import make_model, pretrained_facts
 from attnfaith.runs.preparation import WEIGHTS, Run
 from attnfaith.subjects import subject_of
 from attnfaith.support.errors import AttnfaithError, FileError, excerpt
-from attnfaith.support.files import MODEL, read_object, sync_folder, write_atomically
+from attnfaith.support.files import MODEL, read_object, sync, write_atomically
 from attnfaith.training.trainers import LOWER_IS_BETTER, BaseTrainer, check_selection
 
 
@@ -202,7 +202,7 @@ def _keep(folder: Path, model, tokenizer, facts: dict) -> None:
     temporary = folder / f".{MODEL}.tmp"
     model.save_pretrained(temporary)
     tokenizer.save_pretrained(temporary)
-    sync_folder(temporary)
+    sync(*temporary.iterdir())
     note(folder, **facts)
     os.replace(temporary, folder / MODEL)
 

@@ -55,23 +55,18 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         os.close(handle)
         try:
             yield Path(name)
-            _sync(name)  # the content is on the disk before the name is
+            sync(name)  # the content is on the disk before the name is
             os.chmod(name, 0o644)  # mkstemp makes files that only their owner can read
             os.replace(name, path)
         finally:
             Path(name).unlink(missing_ok=True)
 
 
-def sync_folder(folder: str | os.PathLike) -> None:
-    """Wait until all files of a folder are on the disk: before the folder gets its name."""
-    for path in Path(folder).rglob("*"):
-        if path.is_file():
-            _sync(path)
-
-
-def _sync(path: str | os.PathLike) -> None:
-    with open(path, "rb+") as stream:
-        os.fsync(stream.fileno())
+def sync(*paths: str | os.PathLike) -> None:
+    """Wait until files are on the disk, before they or their folder get their name."""
+    for path in paths:
+        with open(path, "rb+") as stream:
+            os.fsync(stream.fileno())
 
 
 def write_atomically(path: str | os.PathLike, content: bytes | str) -> Path:
