@@ -23,7 +23,7 @@ from attnfaith.subjects.base import frozen
 
 
 UNDEFINED = "where the line leaves float range, or max_steps points do not give its integral to the tolerance"
-PLACES_AT_ONCE = 2**12  # positions of texts dealt with together: with more a CPU is slower, not faster
+PLACES_AT_ONCE = 2**11  # positions of texts dealt with together: with more a CPU is slower, not faster
 ROUNDING = 1e-6  # of what is explained at both ends: a smaller residual or error is rounding in float32
 NODES = (
     (0.991455371120812639206854697526329, 0.022935322010529224963732008058970, 0.0),

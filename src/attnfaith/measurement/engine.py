@@ -122,7 +122,7 @@ def measure(
         if state.is_main_process:
             _prepare(folder, plan, discard)
         state.wait_for_everyone()
-    tables, paths = [], [folder and folder / f"{number:05d}.parquet" for number in range(len(shards))]
+    tables, paths = {}, [folder and folder / f"{number:05d}.parquet" for number in range(len(shards))]
     bar = tqdm(
         total=sum(len(batch) for number in own for batch in shards[number]),
         desc=f"measuring {identity.dataset} {identity.split}",
@@ -135,14 +135,15 @@ def measure(
             if folder is None or not _is_whole(paths[number], count):
                 parts = [_measured(subject, dataset[b.tolist()], measures, extra, attention, seed) for b in shards[number]]
                 columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
-                tables.append(record.build(columns | record.as_columns(identity, count), extra))
-                if folder is not None:
-                    record.save(tables.pop(), paths[number])
+                tables[number] = record.build(columns | record.as_columns(identity, count), extra)
+                if folder is not None and len(shards) > 1:  # a single one is the record, which is written next
+                    record.save(tables[number], paths[number])
             bar.update(count)
     if folder is not None:
         state.wait_for_everyone()
     if folder is None or state.is_main_process:
-        table = pa.concat_tables(tables if folder is None else map(record.load, paths))
+        parts = [tables[number] if number in tables else record.load(path) for number, path in enumerate(paths)]
+        table = pa.concat_tables(parts)
         order = np.argsort(np.concatenate([batch for shard in shards for batch in shard]), kind="stable")
         stated = {**plan, **(settings or {}), "contextual": getattr(subject, "contextual", True)}
         table = record.with_settings(table.unify_dictionaries().combine_chunks().take(pa.array(order)), [stated])

@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -104,14 +104,19 @@ class Column:
                 f"column name {name[:80]!r}: a name is lower-case letters, digits and underscores, begins with a letter and "
                 "has at most 80 characters"
             )
-        kind = pa.dictionary(pa.int32(), pa.string()) if self.dtype == "category" else pa.type_for_alias(self.dtype)
-        for _ in self.axes:
-            kind = pa.list_(kind)
-        described = {key: value for key, value in vars(self).items() if key != "needs"}
-        return pa.field(name, kind, metadata={b"attnfaith": json.dumps(described).encode()})
+        return _field(self, name)
 
 
-_COLUMN = TypeAdapter(Column)
+@cache  # there are as many as columns of measures, and a record asks for each several times
+def _field(column: Column, name: str) -> pa.Field:
+    kind = pa.dictionary(pa.int32(), pa.string()) if column.dtype == "category" else pa.type_for_alias(column.dtype)
+    for _ in column.axes:
+        kind = pa.list_(kind)
+    described = {key: value for key, value in vars(column).items() if key != "needs"}
+    return pa.field(name, kind, metadata={b"attnfaith": json.dumps(described).encode()})
+
+
+_read_column = cache(TypeAdapter(Column).validate_json)
 
 
 def column_of(field: pa.Field) -> Column:
@@ -121,7 +126,7 @@ def column_of(field: pa.Field) -> Column:
     """
     stored = (field.metadata or {}).get(b"attnfaith")
     try:
-        return Column() if stored is None else _COLUMN.validate_json(stored)
+        return Column() if stored is None else _read_column(stored)
     except ValidationError as error:
         raise RecordError(f"column '{field.name}': its description in the file cannot be read: {error}") from error
 
