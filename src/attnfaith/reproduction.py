@@ -33,7 +33,7 @@ from attnfaith.support.files import RECIPE, RECORD, write_atomically
 
 EXACTLY, WITHIN, NOT = "exactly", "within tolerance", "not"
 ROUNDING = 1e-7
-NUMBERS = ("dataset", "sizes", "truncated", "vocabulary", "tokenizer", "pretrained", "epochs", "best", "translation")
+NUMBERS = ("dataset", "sizes", "vocabulary", "pretrained", "epochs", "best", "translation")
 """The keys of run.json that the recipe decides; not seconds, versions and places."""
 NAMES = ("dataset.name", "dataset.revision", "dataset.about.assumed")  # names of the data on this machine
 TABLE = "reproduction.csv"

@@ -3,7 +3,7 @@
 import pytest
 from transformers import AutoTokenizer
 
-from attnfaith.data.impermissible import check_marks, counts, mark_words
+from attnfaith.data.impermissible import check_marks, mark_words
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.data.tokenization import build_tokenizer, encode
 from attnfaith.support.errors import DatasetError
@@ -67,8 +67,3 @@ def test_marks_that_are_refused(marks):
 def test_a_list_of_words_marks_texts():
     assert mark_words(["(She said, \"Mr. he's", "HE, she"], ["she", "mr.", "He"]) == [[1, 0, 1, 0], [1, 1]]
     assert mark_words(["a - b"], ["-"]) == [[0, 1, 0]]
-
-
-def test_texts_without_a_mark_and_without_another_word_are_counted():
-    marks = [[0, 1], [0, 0], [1, 1], [], [0]]
-    assert counts(marks) == {"texts without impermissible words": 2, "texts of impermissible words only": 1}

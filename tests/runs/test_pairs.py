@@ -65,10 +65,8 @@ def test_a_run_ends_with_a_record_and_a_report_and_is_measured_anew(recipe, mode
     assert len((folder / "translations.txt").read_text().splitlines()) == 4
     assert "words in place" in page.read_text() and complete(copier)
     assert record.settings(table)[0]["run"]["translation"] == state["translation"]
-    runs.run(recipe(model=model, measure={"producers": ["attention", "knock_out"]}), resume=True)
-    assert any("knock_out" in name for name in record.load(folder / "record.parquet").column_names)
-    other = runs.measure_run(folder, recipe(model=model, measure={"limit": 2}), tmp_path / "other.parquet")
-    assert record.load(other).num_rows == 2
+    other = runs.measure_run(folder, recipe(model=model, measure={"producers": ["knock_out"]}), tmp_path / "other.parquet")
+    assert any("knock_out" in name for name in record.load(other).column_names)
 
 
 def test_own_files_and_a_model_without_attention(recipe, tmp_path, capsys):

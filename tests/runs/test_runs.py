@@ -5,16 +5,12 @@ import dataclasses
 import shutil
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from attnfaith import recipes, record, runs
-from attnfaith.data.loading import file_digest
 from attnfaith.measurement import engine
-from attnfaith.reporting.cells import split_cells
 from attnfaith.runs import RunError
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.support.files import folder_lock, is_locked
@@ -60,11 +56,8 @@ def never_trained(monkeypatch):
     monkeypatch.setattr(runs.train.Trainer, "train", lambda *_args, **_kwargs: pytest.fail("trained"))
 
 
-# ------------------------------------------------------------------------------------------------ a whole run
-
-
 @pytest.mark.gate
-def test_the_files_of_a_run(finished, tmp_path):
+def test_the_files_of_a_run(finished):
     folder, recipe = finished
     assert entries(folder) == LEFT and recipes.load(folder / "recipe.yaml") == recipe
     state = runs.read_state(folder)
@@ -88,38 +81,25 @@ def test_the_files_of_a_run(finished, tmp_path):
         np.testing.assert_allclose(record.rows(table, "probs")[row], output.logits.softmax(-1)[0], atol=1e-6)
         np.testing.assert_allclose(record.rows(table, "attention")[row], output.attention[0, 1:-1], atol=1e-6)
 
-    runs.run(variant(recipe, f"--output_dir={tmp_path / 'again'}"))
-    assert same_record(tmp_path / "again", folder) and weights(tmp_path / "again") == weights(folder)
 
-
-def test_word_vectors_of_the_data_root_and_pairs_of_texts(tiny_recipe, tmp_path, monkeypatch):
+def test_word_vectors_of_the_data_root(tiny_recipe, tmp_path, monkeypatch):
     path = tmp_path / "data" / "vectors" / "tiny.vec"
     path.parent.mkdir(parents=True)
-    path.write_text("kitchen 1 2 3 4\ngarden -1 -2 -3 -4\nzebra 9 9 9 9\n")
+    path.write_text("good 1 2 3 4\nbad -1 -2 -3 -4\nzebra 9 9 9 9\n")
     monkeypatch.setenv("ATTNFAITH_DATA", str(tmp_path / "data"))
+    (tmp_path / "own.csv").write_text(
+        "text,label\n" + "".join(f"it is {word} {row},{word}\n" for row in range(30) for word in ("good", "bad"))
+    )
     training = {"training__num_train_epochs": 1, "training__learning_rate": 1e-9, "training__weight_decay": 0.0}
-    vectors = {"data__vectors": "vectors/tiny.vec"}
-    texts = [f"the {place} is {row}," for row in range(30) for place in ("kitchen", "garden")]
-    rows = [(text, "where ?", text.split()[1]) for text in texts]
-    pd.DataFrame(rows, columns=["text", "asked", "label"]).to_csv(tmp_path / "rooms.csv", index=False)
-    data = {"path": str(tmp_path / "rooms.csv"), "text_pair": "asked"}
-    runs.run(tiny_recipe(data=data, **vectors, **training, model__projection="sparsegen", model__sparsegen_lambda=0.5))
+    data = {"path": str(tmp_path / "own.csv"), "vectors": "vectors/tiny.vec"}
+    runs.run(tiny_recipe(data=data, **training, measure__producers=[], report__page=False))
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run" / "model")
     words = AutoTokenizer.from_pretrained(tmp_path / "run" / "model").get_vocab()
     table = model.get_input_embeddings().weight.detach()
-    assert table.shape == (len(words), 4) and model.config.embedding_size == 4
-    torch.testing.assert_close(table[words["kitchen"]], torch.tensor([1.0, 2, 3, 4]), atol=1e-4, rtol=0)
-    rest = [row for word, row in words.items() if word not in ("kitchen", "garden")]
+    assert table.shape == (len(words), 4) and model.config.vectors == "pretrained"
+    torch.testing.assert_close(table[words["good"]], torch.tensor([1.0, 2, 3, 4]), atol=1e-4, rtol=0)
+    rest = [row for word, row in words.items() if word not in ("good", "bad")]
     assert float(table[rest].abs().max()) < 1e-4, "zeros, as in the papers"
-    table = record.load(tmp_path / "run" / "record.parquet")
-    (cell,) = split_cells(table)
-    assert (
-        cell.heading["vectors"] == f"pretrained({file_digest(path)[:12]})" and cell.heading["projection"] == "sparsegen(0.5)"
-    )
-    assert {len(row) for row in record.rows(table, "probs")} == {2} and "query_tokens" in table.column_names
-
-
-# ------------------------------------------------------------------------------------------------ gone on or refused
 
 
 @pytest.mark.gate
@@ -128,10 +108,9 @@ def test_word_vectors_of_the_data_root_and_pairs_of_texts(tiny_recipe, tmp_path,
     [
         ("runs.folder.recipes.dump", "started"),
         ("runs.train.make_trainer", "started"),
-        ("runs.train._keep", "started"),
         ("runs.train.sync", "started"),
         ("measurement.engine._read_texts", "trained"),
-        ("runs.execute.write_report", "measured"),
+        ("runs.execute.write_report", "trained"),
     ],
 )
 def test_a_killed_run_goes_on_to_the_same_files(finished, tmp_path, monkeypatch, step, status):
@@ -143,12 +122,13 @@ def test_a_killed_run_goes_on_to_the_same_files(finished, tmp_path, monkeypatch,
             runs.run(recipe)
     assert runs.read_state(folder)["status"] == status
     begun = (folder / "recipe.yaml").exists()
-    for name in (".report.1234.tmp", "checkpoints/checkpoint-999") if begun else ():  # of other killed processes
-        (folder / name).mkdir(parents=True, exist_ok=True)
+    for name in (".record.parquet.1.tmp", "checkpoints/checkpoint-9", "report/.b.csv.2.tmp") if begun else ():
+        (folder / name).mkdir(parents=True, exist_ok=True)  # of other killed processes
         (folder / name / "trainer_state.json").write_text("{")
     (folder / ".recipe.yaml.abc.tmp").write_text("half")
     runs.run(recipe, resume=begun)
-    assert entries(folder) == LEFT and same_record(folder, finished[0]) and weights(folder) == weights(finished[0])
+    assert entries(folder) == LEFT and not [*folder.rglob("*.tmp")]
+    assert same_record(folder, finished[0]) and weights(folder) == weights(finished[0])
 
 
 MEASURED_ANEW = "record.parquet is there already with another measure.producers, measure.limit"
@@ -160,11 +140,10 @@ IN_USE = "is in use by a training"
     [
         ("run", [], {}, "holds a run already.*--resume_from_checkpoint.*--overwrite_output_dir"),
         ("run", ["--seed=4"], {"resume": True}, r"run of another recipe \(different: seed\)"),
-        ("run", ["--data.arguments.length=[4, 9]"], {"resume": True}, r"\(different: data.arguments.length\)"),
         ("run", [], {"overwrite": True}, IN_USE),
         ("run", ["--limit=5"], {"resume": True}, IN_USE),
         ("measure", ["--limit=5"], {"overwrite": True}, IN_USE),
-        ("measure", ["--encoder=cnn"], {}, "trained with another model.encoder"),
+        ("measure", ["--encoder=cnn"], {}, r"run of another recipe \(different: model.encoder\)"),
         ("measure", ["--producers=[gradient]", "--limit=9"], {}, MEASURED_ANEW),
         ("measure", [], {"device": "nowhere"}, "device"),
     ],
@@ -197,53 +176,38 @@ def test_a_resumed_run_measures_and_reports_what_is_missing(copied, monkeypatch,
     runs.run(variant(recipe, "--report.title=Another title"), resume=True)
     assert "Another title" in (folder / "report" / "index.html").read_text()
     assert (folder / "record.parquet").read_bytes() == before and "anew" not in capsys.readouterr().out
-    runs.run(variant(recipe, "--limit=9"), resume=True)
-    assert f"{folder / 'record.parquet'} is measured anew: measure.limit\n" in capsys.readouterr().out
     with monkeypatch.context() as patch:
         patch.setattr(engine, "_read_texts", killed)
         with pytest.raises(Killed):
             runs.run(variant(recipe, "--measure.producers=[gradient]"), resume=True)
-    assert (folder / "record.parquet.shards" / "plan.json").is_file()
+    assert (folder / "record.parquet").read_bytes() == before and (folder / "record.parquet.shards").is_dir()
     assert runs.read_state(folder)["status"] == "trained", "the report is of the older measurement"
     runs.run(variant(recipe, "--measure.producers=[leave_one_out]"), resume=True)  # those shards are of no use
-    assert "importance_leave_one_out" in record.load(folder / "record.parquet").column_names
-    assert not (folder / "record.parquet.shards").exists()
+    assert f"{folder / 'record.parquet'} is measured anew: measure.producers\n" in capsys.readouterr().out
+    assert "importance_leave_one_out" in record.load(folder / "record.parquet").column_names and entries(folder) == LEFT
 
 
 NO_FOLDER, NO_TRAINING = False, True
-OCCLUDED = {"measure__producers": ["occlusion"], "measure__options": {"occlusion": {"target": 5}}}
 
 
 @pytest.mark.parametrize(
     ("change", "begun", "message"),
     [
         ({"measure__producers": ["gradients"]}, NO_FOLDER, "no measure is called"),
-        ({"measure__split": "dev"}, NO_FOLDER, "measure.split='dev': Input should be 'train', 'validation' or 'test'"),
         ({"model__encoder": "rnn"}, NO_FOLDER, "'encoder' expected one of"),
-        (
-            {"penalties__word_tying": 1.0, "model__embedding_size": 4},
-            NO_FOLDER,
-            "a state of 8 numbers",
-        ),
+        ({"penalties__word_tying": 1.0, "model__embedding_size": 4}, NO_FOLDER, "a state of 8 numbers"),
         ({"data__name": "sst3"}, NO_FOLDER, "Unknown data set 'sst3'"),
         ({"data__arguments": {"lenght": [4, 8]}}, NO_TRAINING, "lenght=.*the arguments are sizes"),
         ({"data__vectors": "nowhere.vec"}, NO_TRAINING, "nowhere.vec cannot be read"),
-        ({"data__arguments__sizes": {"train": 1}}, NO_TRAINING, "no training instance of class"),
         ({"data__arguments__sizes": {"validation": 1}}, NO_TRAINING, "roc_auc needs two classes"),
         ({"measure__producers": ["exact_contribution"], "model__readout": "tanh"}, NO_TRAINING, "needs 'affine read-out'"),
-        (OCCLUDED, NO_TRAINING, "'occlusion': target=5: the model has no class 5"),
     ],
 )
 def test_refused_before_training(tiny_recipe, tmp_path, monkeypatch, change, begun, message):
     never_trained(monkeypatch)
     with pytest.raises(ValueError, match=message):
         runs.run(tiny_recipe(**change))
-    assert (tmp_path / "run").exists() == begun
-    with runs.folder.held(tmp_path / "run", "a test", PartialState(cpu=True)):  # the folder is still free
-        pass
-
-
-# ------------------------------------------------------------------------------------------------ measured again
+    assert (tmp_path / "run").exists() == begun and not is_locked(tmp_path / "run")
 
 
 def test_a_part_measured_elsewhere_leaves_the_run_as_it_is(copied, tmp_path):
@@ -269,13 +233,12 @@ def test_a_record_is_replaced_with_its_report_and_a_run_with_all_of_it(copied):
     folder, recipe = copied
     agreement = folder / "report" / "tables" / "agreement.csv"
     other = variant(recipe, "--measure.producers=[gradient]", "--limit=9")
-    assert "leave_one_out" in agreement.read_text()
     runs.measure_run(folder, other, folder / "record.parquet", overwrite=True)
     assert record.load(folder / "record.parquet").num_rows == 9 and "leave_one_out" not in agreement.read_text()
     assert recipes.load(folder / "recipe.yaml").measure == other.measure
     assert runs.read_state(folder)["status"] == "complete"
     stamp = (folder / "record.parquet").stat().st_mtime_ns
-    runs.run(other, resume=True)  # nothing is left to do
+    runs.measure_run(folder, other)  # nothing is left to do
     assert (folder / "record.parquet").stat().st_mtime_ns == stamp
     (folder / "report" / "old.html").write_text("old")
     (folder / "checkpoints").mkdir()
@@ -292,14 +255,10 @@ def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe,
         return make_trainer(recipe, model, *args)
 
     monkeypatch.setattr(runs.train, "make_trainer", spy)
-    runs.run(tiny_recipe(output_dir=str(tmp_path / "trained"), measure__producers=[]))
+    runs.run(tiny_recipe(output_dir=str(tmp_path / "trained"), measure__producers=[], report__page=False))
     folder = tmp_path / "untrained"
     page = runs.run(tiny_recipe(output_dir=str(folder), objective__kind="untrained"))
     assert len(first) == 1 and entries(folder) == LEFT
     model = AutoModelForSequenceClassification.from_pretrained(folder / "model")
     assert all(torch.equal(value, first[0][name]) for name, value in model.state_dict().items())
-    state, twin = runs.read_state(folder), runs.read_state(tmp_path / "trained")
-    assert state["status"] == "complete" and state["epochs"] == 0 and not {"best", "training_seconds"} & set(state)
-    assert all(state[name] == twin[name] for name in ("dataset", "sizes", "truncated", "vocabulary", "processes"))
-    (cell,) = split_cells(record.load(folder / "record.parquet"))
-    assert cell.heading["objective"] == "untrained" and "none: the model as it was drawn" in page.read_text()
+    assert "best" not in runs.read_state(folder) and "none: the model as it was drawn" in page.read_text()

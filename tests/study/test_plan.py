@@ -70,7 +70,7 @@ def test_a_value_may_name_a_key_of_the_grid():
         ([], {}, "study.blocks=.*at least 1 item"),
         ([{}], {"blcks": []}, "study.blcks; did you mean 'blocks'"),
         ([{}], {"tables": ["agrement"]}, r"tables \['agrement'\] are not known; choose from .*agreement"),
-        ([{}], {"analysis": "nowhere.py"}, "analysis: no file at .*nowhere.py"),
+        ([{}], {"analysis": "nowhere.py"}, "no analysis at nowhere.py"),
         ([{}], {"published": "nowhere.csv"}, "published without analysis"),
         ([{}], b"\xff\xfe", "study.yaml"),
     ],

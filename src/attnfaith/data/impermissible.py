@@ -42,10 +42,3 @@ def check_any(name: str, marks: Iterable[Sequence[int]]) -> None:
             f"{name!r}: no text of training has an impermissible word, so there is nothing to hide or to measure: check the "
             "column or the list of words"
         )
-
-
-def counts(marks: Iterable[Sequence[int]]) -> dict[str, int]:
-    """Count the texts without an impermissible word, and those with words of which all are impermissible."""
-    texts = [list(values) for values in marks if len(values)]
-    none = sum(not any(values) for values in texts)
-    return {"texts without impermissible words": none, "texts of impermissible words only": sum(map(all, texts))}

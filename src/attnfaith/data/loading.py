@@ -111,10 +111,6 @@ class LoadedDataset:
             if column in rows.column_names
         }
 
-    def empty(self, column: str) -> dict[str, int]:
-        """Return by split the number of texts of a column, text or text_pair, without a word; {} without that column."""
-        return {split: int((counts == 0).sum()) for split, counts in self._counts(column).items()}
-
     @property
     def about(self) -> dict:
         """Of own data what was read and assumed, with the texts of each class and the quartiles of their words by split."""

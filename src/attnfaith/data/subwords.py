@@ -8,10 +8,8 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import pyarrow as pa
-from huggingface_hub import try_to_load_from_cache
 
 from attnfaith.data.tokenization import LETTERS, encoded_columns, encoded_in_memory, text_positions
 from attnfaith.record import CONTINUES, REPEATS
@@ -27,19 +25,6 @@ def tokenizer_digest(tokenizer) -> str:
     settings = json.loads(tokenizer.backend_tokenizer.to_str())
     settings = {key: value for key, value in settings.items() if key not in ("truncation", "padding")}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def tokenizer_facts(tokenizer, name: str, revision: str | None = None) -> dict[str, str]:
-    """Return a tokenizer's name (the last part of a folder's), its commit in the Hub's cache ("local" for a folder), and its
-    digest.
-    """
-    if Path(name).is_dir():
-        name, commit = Path(name).resolve().name, "local"
-    else:
-        names = ("tokenizer.json", "tokenizer_config.json")
-        files = [try_to_load_from_cache(name, file, revision=revision) for file in names]
-        commit = next((Path(file).parent.name for file in files if isinstance(file, str)), "unknown")
-    return {"name": name, "revision": commit, "digest": tokenizer_digest(tokenizer)}
 
 
 def words_of(tokens: Sequence[str], owners: Sequence[int]) -> tuple[list[str], list[int]]:

@@ -44,6 +44,7 @@ def record_facts(record: pa.Table) -> dict[str, object]:
 
 def _run_facts(recipe: Mapping, run: Mapping, settings: Mapping) -> dict[str, object]:
     training, origin = "none: the model as it was drawn", "{name} (revision {revision}, weights {digest})"
+    versions = {"attnfaith": settings["version"], **settings["provenance"]["libraries"]}
     if "best" in run:
         chosen = selected_by(run, settings.get("label_names", ()))
         training = f"{counted(run['epochs'], 'epoch')} in {run['training_seconds']:g} s"
@@ -57,7 +58,7 @@ def _run_facts(recipe: Mapping, run: Mapping, settings: Mapping) -> dict[str, ob
         "training": training,
         "penalties": ", ".join(f"{key} {value}" for key, value in recipe["penalties"].items() if value),
         "translates": translation_in_words(run["translation"]) if "translation" in run else "",
-        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items()),
+        "versions": ", ".join(f"{name} {versions[name]}" for name in ("attnfaith", "torch", "transformers")),
     }
 
 

@@ -3,8 +3,6 @@
 import dataclasses
 import hashlib
 import os
-import shutil
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,58 +18,72 @@ from attnfaith.data.pair_encoding import encode_pairs
 from attnfaith.loading import device_of
 from attnfaith.measurement import engine
 from attnfaith.measurement.registry import build
-from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.recipes import Recipe
 from attnfaith.record import training_fields
 from attnfaith.reporting.cells import split_cells
 from attnfaith.reporting.facts import translation_in_words
 from attnfaith.reporting.page import write_report
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.verdicts import verdict
-from attnfaith.runs.folder import REPORT, SHARDS, TRANSLATIONS, RunError, check_free, held, note, prepare, read_state
+from attnfaith.runs.folder import (
+    REPORT,
+    TRANSLATIONS,
+    RunError,
+    check_free,
+    check_trained_alike,
+    held,
+    note,
+    prepare,
+    read_state,
+)
 from attnfaith.runs.models import check_model, load_model
 from attnfaith.runs.preparation import Run, check_base
-from attnfaith.runs.removal import remove
 from attnfaith.runs.train import train, training_arguments
 from attnfaith.subjects import subject_of
-from attnfaith.support.errors import excerpt
 from attnfaith.support.escaping import printable
-from attnfaith.support.files import MODEL, RECIPE, RECORD, write_atomically
+from attnfaith.support.files import MODEL, RECORD, write_atomically
 from attnfaith.training.translation import translation_scores, translations
 
 
-def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> Path:
+def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, device=None) -> Path:
     """Train, measure and report; return the path of the report's page, or of the record where the recipe wants no page.
 
-    overwrite: delete the run that lies in the output folder. resume: go on with it; a recipe with another `measure` section
-    keeps the trained model, which is measured anew. Without either, a folder that is not empty is refused.
+    overwrite: delete the run that lies in the output folder; with resume, only its record. resume: go on with it; a recipe
+    with another `measure` section keeps the trained model, which is measured anew. Without either, a folder that is not
+    empty is refused. device: of the measurement; None: that of the training.
 
     Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost, FileError where another process
     works in the folder, and DivergedError where loss or weights stop being numbers: then no model is kept.
     """
-    started = time.perf_counter()
-    disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
-    state = PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
     build(recipe.measure.producers, recipe.measure.options, recipe.reads)
-    arguments, folder = training_arguments(recipe), Path(recipe.output_dir)
-    check_model(recipe, files=overwrite or not (folder / MODEL).is_dir())  # a trained model needs them no more
+    state, folder, clear = _processes(recipe), Path(recipe.output_dir), overwrite and not resume
+    arguments, path = training_arguments(recipe), folder / RECORD
+    check_model(recipe, files=clear or not (folder / MODEL).is_dir())  # a trained model needs them no more
     check_base(recipe)
     check_free(folder, recipe, overwrite=overwrite, resume=resume)
+    other = [] if clear else _measured_otherwise(path, recipe)
+    disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
     with held(folder, "a run", state):
         if state.is_main_process:
-            prepare(folder, recipe, clear=overwrite and not resume)
+            prepare(folder, recipe, clear=clear)
         state.wait_for_everyone()
-        trained, other = (folder / MODEL).is_dir(), _other_measurement(folder / RECORD, recipe)
-        if not trained or other or not (folder / RECORD).is_file():
+        trained = (folder / MODEL).is_dir()
+        if overwrite or other or not trained or not path.is_file():
             work = Run(recipe, folder, state)
             if not trained:
                 train(work, arguments)
             if other and work.main:
-                print(f"{folder / RECORD} is measured anew: {other}")
-            measure(work)
+                print(f"{path} is measured anew: {', '.join(other)}")
+            measure(work, path, device)
         if state.is_main_process:
-            _finish(recipe, folder, started)
+            if recipe.report.page or (folder / REPORT).is_dir():
+                write_report(
+                    record.load(path), folder / REPORT, title=recipe.report.title, n_examples=recipe.report.examples
+                )
+            note(folder, status="complete")
+            _print_results(path)
         state.wait_for_everyone()
-    return folder.resolve() / (f"{REPORT}/index.html" if recipe.report.page else RECORD)
+    return (folder / REPORT / "index.html" if recipe.report.page else path).resolve()
 
 
 def measure_run(
@@ -84,59 +96,59 @@ def measure_run(
 ) -> Path:
     """Measure the model of a finished training, with the given recipe's `measure` section; return the record's path.
 
-    output: of the record; None measures the run itself anew, with its recipe and its report. overwrite: replace a record of
-    another measurement, or whatever lies at `output`. device: as `attnfaith.measure` takes it; None: the accelerator, where
-    there is one.
+    output: of the record; None completes the run itself, with its recipe and its report. overwrite: measure anew and replace
+    the record, also one of another measurement. device: as `attnfaith.measure` takes it; None: that of the training.
 
-    Raises ModelError for a device that is not there, RunError where no model is there or something would be replaced,
-    RecipeError where the recipe differs from the run's in more than `measure`, FileError as `run`.
+    Raises ModelError for a device that is not there, RunError where no model is there, something would be replaced, or the
+    recipe differs from the run's in more than `measure`, FileError as `run`.
     """
-    started, folder = time.perf_counter(), Path(folder)
+    folder = Path(folder)
     device = None if device is None else device_of(device)
     path = folder / RECORD if output is None else Path(output)
     own = path.resolve() == (folder / RECORD).resolve()
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")
-    build(recipe.measure.producers, recipe.measure.options, recipe.reads)
-    changed = recipes.differences(recipe, recipes.load(folder / RECIPE))
-    if other := [key for key in changed if not key.startswith("measure.")]:
-        raise RecipeError(f"the model was trained with another {', '.join(other)}: a measurement may change measure.* only")
-    check_base(recipe)
-    state = PartialState(cpu=not torch.cuda.is_available())
-    other = _other_measurement(path, recipe) if own else ""
+    check_trained_alike(folder, recipe)
+    other = _measured_otherwise(path, recipe) if own else []
     if not overwrite and path.is_file() and (other or not own):
-        what = f" with another {other}" if other else ""
+        what = f" with another {', '.join(other)}" if other else ""
         raise RunError(f"{path} is there already{what}: name another --output, or replace it with --overwrite")
+    if own:
+        run(dataclasses.replace(recipe, output_dir=str(folder)), overwrite=overwrite, resume=True, device=device)
+        return path
+    build(recipe.measure.producers, recipe.measure.options, recipe.reads)
+    check_base(recipe)
+    state = _processes(recipe)
     with held(folder, "a measurement", state):
-        if own and state.is_main_process:
-            prepare(folder, recipe)
-            note(folder, status="trained")
-        measure(Run(recipe, folder, state), None if own else path, device)
-        if state.is_main_process and own:
-            _finish(recipe, folder, started)
-        elif state.is_main_process and recipe.kind != "translator":
+        measure(Run(recipe, folder, state), path, device)
+        if state.is_main_process:
             _print_results(path)
         state.wait_for_everyone()
     return path
 
 
-def measure(run: Run, output: str | os.PathLike | None = None, device=None) -> None:
-    """Measure the model of a run. output: of the record, None is the run's own."""
-    recipe, section, loaded, own = run.recipe, run.recipe.measure, run.loaded, output is None
+def _processes(recipe: Recipe) -> PartialState:
+    """The processes at work, which accelerate started."""
+    return PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
+
+
+def measure(run: Run, path: Path, device=None) -> None:
+    """Measure the model of a run. path: of the record."""
+    recipe, section, loaded, removal = run.recipe, run.recipe.measure, run.loaded, run.recipe.data.removal
+    own = path.resolve() == (run.folder / RECORD).resolve()
     model = load_model(run.folder).to(device or run.state.device)
     if run.pairs and own:  # first: the record holds the scores
         if run.main:
             _translate(model, run)
         run.state.wait_for_everyone()
     subject = subject_of(model, run.tokenizer)
-    rows, attention, removal = subject.rows(run.drawn), None, recipe.data.removal
-    if removal is not None:
-        rows = remove(recipe, rows, run.tokenizer)
+    rows, attention = run.without_removed(subject.rows(run.drawn)), None
     if recipe.base and recipe.objective.kind != "adversarial":  # the measurement reads it, too
         run.check_base_unchanged()
     if recipe.objective.kind == "guided":
-        attention = dict(zip(rows["instance_id"], record.rows(run.base_outputs(rows), "attention"), strict=True))
-    facts = {key: value for key, value in read_state(run.folder).items() if key != "seconds"}
+        weights = record.rows(run.base_record(rows), "attention")
+        attention = dict(zip(rows["instance_id"], weights, strict=True))
+    facts = read_state(run.folder)
     data = {"revision": loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
     texts, training_texts = fingerprint(run.drawn), facts["texts"]["train"]
     if removal is not None:  # what is left of them; two measures may leave the same
@@ -157,7 +169,7 @@ def measure(run: Run, output: str | os.PathLike | None = None, device=None) -> N
         rows,
         cell,
         section.producers,
-        run.folder / RECORD if own else output,
+        path,
         options=_prepared(run, subject),
         seed=section.seed,
         batch_tokens=section.batch_tokens,
@@ -165,8 +177,6 @@ def measure(run: Run, output: str | os.PathLike | None = None, device=None) -> N
         discard=own,  # shards of another measurement: the folder is held, so nobody finishes them
         attention=attention,
     )
-    if run.main and own:
-        note(run.folder, status="measured")
 
 
 def _prepared(run: Run, subject) -> dict[str, dict]:
@@ -195,34 +205,23 @@ def _translate(model, run: Run) -> None:
     note(run.folder, translation={"split": run.recipe.measure.split, "pairs": len(lines), **scores})
 
 
-def _other_measurement(path: Path, recipe: Recipe) -> str:
-    """The keys in which a record and the recipe differ as measurements; "" where they agree or there is no record."""
+def _measured_otherwise(path: Path, recipe: Recipe) -> list[str]:
+    """The keys of `measure` in which a record and the recipe differ; none without a record. Raises RecordError."""
     if not path.is_file():
-        return ""
-    try:
-        (section,) = [recipes.build(part["recipe"]).measure for part in record.settings(record.load(path))]
-    except (record.RecordError, RecipeError, KeyError, TypeError, ValueError) as error:
-        return f"it cannot be read: {excerpt(error)}"
-    own, other = vars(recipe.measure), vars(section)
-    return ", ".join(f"measure.{key}" for key, value in own.items() if value != other[key])
-
-
-def _finish(recipe: Recipe, folder: Path, started: float) -> None:
-    """Draw the page of the run's record, if there is to be one, and note and print that the run is complete."""
-    shutil.rmtree(folder / SHARDS, ignore_errors=True)  # of another measurement that was killed
-    if recipe.report.page or (folder / REPORT).is_dir():
-        table, section = record.load(folder / RECORD), recipe.report
-        write_report(table, folder / REPORT, title=section.title, n_examples=section.examples)
-    note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
-    if recipe.kind == "translator":
-        print(f"translates: {translation_in_words(read_state(folder)['translation'])}")
-    else:
-        _print_results(folder / RECORD)
+        return []
+    settings = next(iter(record.settings(record.load(path))), {})
+    measured, wanted = settings.get("recipe", {}).get("measure", {}), dataclasses.asdict(recipe.measure)
+    return [f"measure.{key}" for key, value in wanted.items() if measured.get(key, ...) != value]
 
 
 def _print_results(path: Path) -> None:
-    """Print the scores of a classifier and the verdict on its attention, in two lines a cell."""
-    for cell in split_cells(record.load(path)):
+    """Print the scores of a model, and of a classifier the verdict on its attention, in two lines a cell."""
+    table = record.load(path)
+    if record.of_sequences(table):
+        if scores := record.settings(table)[0]["run"].get("translation"):
+            print(f"translates: {translation_in_words(scores)}")
+        return
+    for cell in split_cells(table):
         if accuracy := accuracy_in_words(cell):
             print(printable(f"{cell.heading['dataset']} {cell.heading['split']}: {accuracy}"))
         answer = verdict([cell])

@@ -12,19 +12,17 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-import transformers
 from accelerate import PartialState
 
-import attnfaith
 from attnfaith import recipes
 from attnfaith.recipes import Recipe
 from attnfaith.support.errors import AttnfaithError, FileError
-from attnfaith.support.files import LOCK, MODEL, RECIPE, RECORD, STATE, folder_lock, read_object, write_atomically
+from attnfaith.support.files import LOCK, MODEL, RECIPE, STATE, folder_lock, read_object, write_atomically
 
 
 REPORT, CHECKPOINTS, TRANSLATIONS = "report", "checkpoints", "translations.txt"
-SHARDS = f"{RECORD}.shards"  # of a measurement that is under way
+TEMPORARY = ".*.tmp"  # what the writer leaves when it is killed
+UNFINISHED_MODEL = f".{MODEL}.tmp"
 
 
 class RunError(AttnfaithError):
@@ -38,39 +36,43 @@ def held(folder: Path, work: str, state: PartialState) -> Iterator[None]:
     with folder_lock(folder, work) if state.is_main_process else contextlib.nullcontext():
         if state.is_main_process:
             trained = (folder / MODEL).is_dir()
-            _delete([*folder.glob(".*.tmp"), *([folder / CHECKPOINTS] if trained else [])])
+            _delete([*folder.rglob(TEMPORARY), *([folder / CHECKPOINTS] if trained else [])])
         yield
 
 
 def check_free(folder: Path, recipe: Recipe, *, overwrite: bool = False, resume: bool = False) -> None:
     """Raise RunError for a folder that a run of the recipe may not use. overwrite, resume: see `run`."""
-    if folder.exists() and not folder.is_dir():
+    if folder.is_file():
         raise RunError(f"{folder} is a file; give another output_dir")
-    names = {path.name for path in folder.iterdir() if not path.name.startswith(LOCK)} if folder.is_dir() else set()
-    if all(name == STATE or name.startswith((f".{STATE}.", f".{RECIPE}.")) for name in names):
+    names = {path.name for path in folder.glob("*") if not path.name.startswith(LOCK) and not path.match(TEMPORARY)}
+    if names <= {STATE}:
         return  # empty, or killed before its recipe was written
     if not {RECIPE, STATE} <= names:
         raise RunError(f"{folder} holds files of something else than a run; give another output_dir")
     if resume:
-        changed = recipes.differences(recipe, recipes.load(folder / RECIPE))
-        trains = [key for key in changed if key != "name" and not key.startswith("measure.")]
-        if trains:
-            raise RunError(f"{folder} is a run of another recipe (different: {', '.join(trains)}); give another output_dir")
+        check_trained_alike(folder, recipe)
     elif not overwrite and not names <= {RECIPE, STATE}:
         ways = "go on with --resume_from_checkpoint, replace it with --overwrite_output_dir, or give another --output_dir"
         raise RunError(f"{folder} holds a run already: {ways}")
 
 
+def check_trained_alike(folder: Path, recipe: Recipe) -> None:
+    """Raise RunError where a recipe differs from that of a run in what its training reads."""
+    changed = recipes.differences(recipe, recipes.load(folder / RECIPE))
+    if changed := [key for key in changed if key != "name" and not key.startswith("measure.")]:
+        raise RunError(f"{folder} is a run of another recipe (different: {', '.join(changed)}); give another output_dir")
+
+
 def prepare(folder: Path, recipe: Recipe, *, clear: bool = False) -> None:
-    """Write the recipe into a folder that is held, and a state if there is none. clear: delete the run that lies there."""
-    if clear:  # its results first, its recipe and state last
-        paths = [path for path in folder.iterdir() if not path.name.startswith(LOCK)]
-        _delete(sorted(paths, key=lambda path: (path.name in (STATE, RECIPE), path.name != RECORD)))
-    if not (folder / STATE).is_file():  # before the recipe, so that a recipe alone is never taken for a run's
-        versions = {module.__name__: module.__version__ for module in (attnfaith, torch, transformers)}
-        write_atomically(folder / STATE, json.dumps({"status": "started", "versions": versions}, indent=1))
-    elif (folder / MODEL).is_dir() and recipes.differences(recipe, recipes.load(folder / RECIPE)):
-        note(folder, status="trained")  # the old record is not of this measurement
+    """Write state and recipe into a folder that is held. clear: delete the run that lies there."""
+    if clear and (folder / MODEL).is_dir():
+        os.replace(folder / MODEL, folder / UNFINISHED_MODEL)  # a model that is half deleted is none
+    if clear or not (folder / STATE).is_file():  # before the recipe, so that a recipe alone is never taken for a run's
+        write_atomically(folder / STATE, json.dumps({"status": "started"}))
+    elif (folder / MODEL).is_dir():
+        note(folder, status="trained")  # the record may become another
+    if clear:
+        _delete([path for path in folder.iterdir() if path.name not in (STATE, RECIPE) and not path.name.startswith(LOCK)])
     write_atomically(folder / RECIPE, recipes.dump(recipe))
 
 

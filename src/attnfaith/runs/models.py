@@ -5,7 +5,6 @@ Weights of a pretrained model are read from safetensors alone, and no code of a 
 
 import hashlib
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,13 +26,12 @@ from attnfaith import loading, models
 from attnfaith.data.loading import ROOT_VARIABLE, file_digest
 from attnfaith.data.pair_encoding import build_pair_tokenizer
 from attnfaith.data.registry import entry_of, pairs_entry
-from attnfaith.data.subwords import tokenizer_facts
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.data.vectors import load_vectors
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.subjects import SelfAttention
 from attnfaith.subjects.base import position_limit
-from attnfaith.support.errors import closest, excerpt
+from attnfaith.support.errors import excerpt
 from attnfaith.support.files import MODEL
 from attnfaith.training.penalties import check_sizes
 
@@ -78,10 +76,7 @@ def model_config(recipe: Recipe, *, pair: bool = False, **fields) -> PreTrainedC
     try:
         return CONFIGURATIONS[kind](**fields)
     except StrictDataclassError as error:
-        message = excerpt(error.__cause__ or error, 300)
-        choice = re.search(r"Field '(\w+)' expected one of \((.*?)\), got ", message)
-        near = choice and closest(str(fields[choice[1]]), re.findall(r"'(\w+)'", choice[2]))
-        raise RecipeError(f"model: {message}" + (f"; did you mean {near!r}?" if near else "")) from error
+        raise RecipeError(f"model: {excerpt(error.__cause__ or error, 300)}") from error
 
 
 def _fields(recipe: Recipe) -> dict:
@@ -186,16 +181,15 @@ def _pretrained(recipe: Recipe) -> Iterator[tuple[Path, PreTrainedConfig]]:
         ) from error
 
 
-def pretrained_facts(recipe: Recipe, tokenizer) -> dict[str, dict]:
-    """Return the names, commits ("local" of a folder) and digests of a recipe's pretrained model and of its tokenizer."""
-    name, digest, local = recipe.model.pretrained, hashlib.sha256(), Path(recipe.model.pretrained).is_dir()
-    with _pretrained(recipe) as (folder, _):
-        for path in sorted(folder.glob("model*.safetensors")):
-            digest.update(bytes.fromhex(file_digest(path)))
-    about = {"name": folder.name if folder.is_absolute() and local else name, "revision": "local" if local else folder.name}
+def pretrained_facts(recipe: Recipe) -> dict[str, str]:
+    """Return the name, the commit ("local" of a folder) and the digest of the weights of a recipe's pretrained model."""
+    name = recipe.model.pretrained
+    folder, local = loading.model_folder(name, recipe.model.revision), Path(name).is_dir()
+    digests = "".join(map(file_digest, sorted(folder.glob("model*.safetensors"))))
     return {
-        "tokenizer": tokenizer_facts(tokenizer, name, recipe.model.revision),
-        "pretrained": {**about, "digest": digest.hexdigest()[:12]},
+        "name": Path(name).resolve().name if local else name,
+        "revision": "local" if local else folder.name,
+        "digest": hashlib.sha256(bytes.fromhex(digests)).hexdigest()[:12],
     }
 
 

@@ -1,5 +1,6 @@
 """From a recipe and a folder to what training and measurement read: texts or pairs of sentences, tokenizer, base."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -37,8 +38,8 @@ def load_data(recipe: Recipe, *, whole: bool = False) -> LoadedDataset:
     data = recipe.data
     try:
         if recipe.kind == "translator":
-            own = {"name": data.name} if data.path is None else {"path": data.path, "links_from": data.links_from or 0}
-            loaded = load_pairs(**own, seed=data.seed, **data.arguments)
+            own = {"path": data.path, "links_from": data.links_from or 0}
+            loaded = load_pairs(data.name, **own, seed=data.seed, **data.arguments)
         elif data.own:
             loaded = read_own(data)
         else:
@@ -101,14 +102,17 @@ class Run:
         self.drawn = source.limited({**recipe.data.limits, **limits}).splits[section.split]  # the texts of the record
 
     @cached_property
-    def base(self) -> PreTrainedModel | None:
+    def base(self) -> PreTrainedModel:
         """The model that this one is trained against, or that ranks the words it lacks."""
-        return load_model(Path(self.recipe.base)) if self.recipe.base else None
+        folder = Path(self.recipe.base)
+        if loading.load_tokenizer(folder / MODEL).get_vocab() != self.tokenizer.get_vocab():
+            raise RunError(f"the run in {folder} knows other words: give both runs the same data")
+        return load_model(folder).to(self.state.device)
 
-    def base_outputs(self, rows: Dataset) -> pa.Table:
-        """Return the base's probs [C] and attention [T], one row per instance of an encoded data set, in its order."""
+    def base_record(self, rows: Dataset, names: Sequence[str] = (), **how) -> pa.Table:
+        """Return the record of the base on encoded rows: its probs [C], its attention [T], and measures."""
         cell = record.Identity("", "", "", record.UNKNOWN_SEED)
-        return engine.measure(self.base, rows, cell, [], None, progress=False)
+        return engine.measure(self.base, rows, cell, names, None, progress=False, **how)
 
     def check_base_unchanged(self) -> None:
         """Raise RunError where the base has other weights than the one that the model in the folder was trained against."""
@@ -132,11 +136,13 @@ class Run:
             rows = encode_for_classifier(texts, self.tokenizer, max_length=limit if limit < BOUNDLESS else None)
         else:
             rows = encode(texts, self.tokenizer)
-        if self.recipe.data.removal is not None:
-            rows = remove(self.recipe, rows, self.tokenizer)
         if not len(rows):
             raise RunError(f"data.max_length={longest} leaves no pair of {split}: every one has a longer side; give more")
-        return rows
+        return self.without_removed(rows)
+
+    def without_removed(self, rows: Dataset) -> Dataset:
+        """Return encoded rows without the words that the recipe removes."""
+        return rows if self.recipe.data.removal is None else remove(self, rows)
 
     def origin(self, seed: int, data: dict) -> dict:
         """The provenance of the files that this process makes."""

@@ -14,63 +14,50 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from accelerate import PartialState
 
-from attnfaith import loading, recipes, record
+from attnfaith import recipes, record
 from attnfaith.data.fingerprint import digest_data, digest_model
 from attnfaith.data.tokenization import ENCODED_TYPES, encoded_in_memory
 from attnfaith.interventions.explanation_tests import rationales
 from attnfaith.measurement import engine
-from attnfaith.measurement.registry import classes, find
-from attnfaith.recipes import Recipe, RecipeError, Removal
-from attnfaith.runs.folder import RunError
-from attnfaith.runs.models import load_model
+from attnfaith.measurement.registry import find
+from attnfaith.recipes import RecipeError
 from attnfaith.support.draws import generator
-from attnfaith.support.errors import excerpt
-from attnfaith.support.files import MODEL, RECIPE
+from attnfaith.support.files import RECIPE
 
 
 SCORES = "scores"  # folder in that of the base: its scores, for all runs that need the same
 
 
 def check_measure(by: str) -> None:
-    """Raise RecipeError for a name that ranks no words."""
-    inputs = [measure for measure in classes() if measure.role() == "importance"]
-    signed = [record.ABSOLUTE + measure.name for measure in inputs if measure.signed()]
-    names = ["random", "attention", *(measure.name for measure in inputs), *signed]
-    if by not in names:
-        raise RecipeError(f"data.removal.by={excerpt(by)} is no measure of inputs; choose from {', '.join(names)}")
+    """Raise RecipeError for a measure that ranks no words, MeasurementError for a name that no measure has."""
+    if by in ("random", "attention"):
+        return
+    measure = find(by.removeprefix(record.ABSOLUTE))
+    if measure.role() != "importance" or (by != measure.name and not measure.signed()):
+        raise RecipeError(f"data.removal.by={by!r} ranks no words: choose random, attention or a measure of importance")
 
 
-def remove(recipe: Recipe, rows, tokenizer):
-    """Return encoded rows of a recipe without the words that its data section removes."""
-    removal, scores = recipe.data.removal, None
-    if recipe.base is not None:
-        if loading.load_tokenizer(Path(removal.base) / MODEL).get_vocab() != tokenizer.get_vocab():
-            raise RunError(f"data.removal.base={removal.base} knows other words: give both runs the same data")
-        scores = ranking(removal, rows)
-    return without(rows, scores, removal.share, tokenizer.unk_token, tokenizer.unk_token_id, recipe.seed)
+def remove(run, rows):
+    """Return encoded rows of a `Run` without the words that its recipe removes."""
+    removal, unknown = run.recipe.data.removal, (run.tokenizer.unk_token, run.tokenizer.unk_token_id)
+    return without(rows, ranking(run, rows) if run.recipe.base else None, removal.share, *unknown, run.recipe.seed)
 
 
-def ranking(removal: Removal, rows) -> dict[str, np.ndarray]:
+def ranking(run, rows) -> dict[str, np.ndarray]:
     """Return instance id -> scores [T] of encoded rows by the model of the base, measured once for all runs."""
+    removal = run.recipe.data.removal
     folder, by = Path(removal.base), removal.by.removeprefix(record.ABSOLUTE)
-    model, section = load_model(folder), recipes.load(folder / RECIPE).measure
-    names = [] if by == "attention" else [by]
-    options = {name: section.options[name] for name in names if name in section.options}
-    what = repr([digest_model(model), digest_data(rows), options, section.seed])
+    section, names = recipes.load(folder / RECIPE).measure, [] if by == "attention" else [by]
+    how = {"options": {name: section.options[name] for name in names if name in section.options}, "seed": section.seed}
+    what = repr([digest_model(run.base), digest_data(rows), how])
     path = folder / SCORES / f"{by}-{hashlib.sha256(what.encode()).hexdigest()[:12]}.parquet"
     if not path.is_file():
-        path.parent.mkdir(exist_ok=True)
-        cell, place = record.Identity("", "", "", record.UNKNOWN_SEED), PartialState().device
-        how = {"options": options, "seed": section.seed, "progress": False}
-        record.save(engine.measure(model.to(place), rows, cell, names, None, **how), path)
-    table, declared = record.load(path), find(by).columns if names else {}
-    names = [
-        "attention",
-        *(name for name, column in declared.items() if column.axes == ("T",) and name in table.column_names),
-    ]
-    scores = engine.scores_by_measure({name: record.rows(table, name) for name in names}, declared)[removal.by]
+        record.save(run.base_record(rows, names, **how), path)
+    table = record.load(path)
+    declared = {name: column for name, column in find(by).columns.items() if column.axes == ("T",)} if names else {}
+    columns = {name: record.rows(table, name) for name in ("attention", *declared) if name in table.column_names}
+    scores = engine.scores_by_measure(columns, declared)[removal.by]
     return dict(zip(table.column("instance_id").to_pylist(), scores, strict=True))
 
 

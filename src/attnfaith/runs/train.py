@@ -15,13 +15,13 @@ from transformers import PreTrainedModel, Trainer, TrainingArguments, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
-from attnfaith import loading, training
-from attnfaith.data import impermissible
+from attnfaith import training
 from attnfaith.data.fingerprint import digest_data, digest_model, fingerprint
+from attnfaith.data.loading import LoadedDataset
 from attnfaith.measurement.engine import check
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.reporting.facts import own_data_lines
-from attnfaith.runs.folder import CHECKPOINTS, RunError, note
+from attnfaith.runs.folder import CHECKPOINTS, UNFINISHED_MODEL, note
 from attnfaith.runs.models import make_model, pretrained_facts
 from attnfaith.runs.preparation import WEIGHTS, Run
 from attnfaith.subjects import subject_of
@@ -84,29 +84,27 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
 
 def train(run: Run, arguments: TrainingArguments) -> None:
     """Train the model of a run, from its last whole checkpoint, and keep it in the folder. Raises what `runs.run` raises."""
-    recipe, base, section, started = run.recipe, run.recipe.base, run.recipe.measure, time.perf_counter()
+    recipe, section, started = run.recipe, run.recipe.measure, time.perf_counter()
     rows = {split: run.rows(split) for split in ("train", "validation")}
     if recipe.objective.needs_base:
-        if loading.load_tokenizer(Path(base) / MODEL).get_vocab() != run.tokenizer.get_vocab():
-            raise RunError(f"objective.base={base} knows other words: give both runs the same data")
         for split, part in rows.items():
-            outputs = run.base_outputs(part)
+            outputs = run.base_record(part)
             for name in ("attention", "probs"):
                 rows[split] = rows[split].add_column(f"base_{name}", outputs.column(name).to_pylist())
     facts, folder = _facts(run, rows), Path(arguments.output_dir)
+    if run.main:
+        _print_texts(run.loaded, rows)
     set_seed(recipe.seed)  # last, so that an adversary starts from the weights, and reads the batches, of its base
     model = make_model(recipe, run.loaded, run.tokenizer)
     subject = subject_of(model, run.tokenizer)
     check(subject, subject.rows(run.drawn), section.producers, options=section.options, trained=False)
-    if recipe.objective.kind == "untrained":
-        facts["epochs"] = 0.0
-    else:
-        trainer = make_trainer(recipe, model, run.tokenizer, rows, arguments, run.base)
+    if recipe.objective.kind != "untrained":
         last = _last_checkpoint(folder, run.state)
-        if base and last:
+        if recipe.base and last:
             run.check_base_unchanged()
-        elif base and run.main:
-            note(run.folder, base={"folder": base, WEIGHTS: digest_model(run.base)})
+        elif recipe.base and run.main:
+            note(run.folder, base={"folder": recipe.base, WEIGHTS: digest_model(run.base)})
+        trainer = make_trainer(recipe, model, run.tokenizer, rows, arguments, run.base if recipe.base else None)
         try:
             trainer.train(resume_from_checkpoint=last)
         except training.DivergedError:
@@ -124,41 +122,29 @@ def train(run: Run, arguments: TrainingArguments) -> None:
 
 
 def _facts(run: Run, rows: dict[str, Dataset]) -> dict:
-    """The facts of a training for run.json, from its encoded splits; prints how many texts cannot be used."""
-    loaded, lines, counts = run.loaded, [], {}
-    dataset = {"name": loaded.entry.name, "revision": loaded.revision}
-    prints = {split: digest_data(part) for split, part in rows.items()}
+    """The facts of a training for run.json, from its encoded splits."""
+    loaded = run.loaded
+    data = {"revision": loaded.revision, "fingerprint": {split: digest_data(part) for split, part in rows.items()}}
+    dataset = {"name": loaded.entry.name, "revision": loaded.revision, "dropped": loaded.dropped}
     facts = {
         "status": "trained",
-        "dataset": dataset,
+        "dataset": dataset | ({"about": loaded.about} if loaded.own else {}),
         "texts": {split: fingerprint(part) for split, part in loaded.splits.items()},
         "sizes": {split: len(part) for split, part in loaded.splits.items()},
         "vocabulary": len(run.tokenizer),
         "processes": run.state.num_processes,
-        "provenance": run.origin(run.recipe.seed, {"revision": loaded.revision, "fingerprint": prints}) | {"of": "training"},
+        "provenance": run.origin(run.recipe.seed, data),
     }
-    if run.pairs:
-        dataset |= {"gold": loaded.entry.gold, "left_out": loaded.left_out}
-        facts["trained_on"] = {split: len(part) for split, part in rows.items()}
-        for split, size in facts["trained_on"].items():
-            left_out = loaded.left_out.get(split, 0) + facts["sizes"][split] - size
-            counts[f"pairs of {split} left out, empty or too long"] = left_out
-    else:
-        dataset |= {"dropped": loaded.dropped, "empty": loaded.empty("text"), "empty_pair": loaded.empty("text_pair")}
-        facts["truncated"] = {split: int(sum(part["truncated"])) for split, part in rows.items()}
-        if loaded.own:
-            dataset["about"] = loaded.about
-            lines = own_data_lines(loaded.entry.name, loaded.about, loaded.dropped)
-        counts["texts without words"] = sum(dataset["empty"].values())
-        counts["second texts without words"] = sum(dataset["empty_pair"].values())
-        if loaded.entry.impermissible:
-            counts |= impermissible.counts(marks for split in loaded.splits.values() for marks in split["impermissible"])
-    if run.recipe.kind == "pretrained":
-        facts |= pretrained_facts(run.recipe, run.tokenizer)
-    lines += [f"{loaded.entry.name}: {label}: {count:,}" for label, count in counts.items() if count]
-    if run.main and lines:
-        print("\n".join(lines))
-    return facts
+    return facts | ({"pretrained": pretrained_facts(run.recipe)} if run.recipe.kind == "pretrained" else {})
+
+
+def _print_texts(loaded: LoadedDataset, rows: dict[str, Dataset]) -> None:
+    """Print what was read of own data, and how many pairs of sentences their encoding left out."""
+    for line in own_data_lines(loaded.entry.name, loaded.about, loaded.dropped) if loaded.about else []:
+        print(line)
+    for split, part in rows.items():
+        if left_out := len(loaded.splits[split]) - len(part):
+            print(f"{loaded.entry.name}: pairs of {split} left out, empty or too long: {left_out:,}")
 
 
 def make_trainer(
@@ -199,7 +185,7 @@ def penalties_of(recipe: Recipe) -> list[training.Penalty]:
 
 def _keep(folder: Path, model, tokenizer, facts: dict) -> None:
     """Save model and tokenizer whole or not at all, and note the facts in the run's state."""
-    temporary = folder / f".{MODEL}.tmp"
+    temporary = folder / UNFINISHED_MODEL
     model.save_pretrained(temporary)
     tokenizer.save_pretrained(temporary)
     sync(*temporary.iterdir())

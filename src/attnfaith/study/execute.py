@@ -8,11 +8,13 @@ commands): any other command of Snakemake, such as --summary, works in that fold
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +25,6 @@ from attnfaith.reporting.analysis import StudyError, analyse, check_names
 from attnfaith.study.plan import Cell, Study, cells, check_distinct, choose, complete
 from attnfaith.study.results import cells_table, write_results
 from attnfaith.support.errors import counted
-from attnfaith.support.escaping import csv_frame
 from attnfaith.support.files import folder_lock, is_locked, write_atomically
 
 
@@ -31,8 +32,6 @@ CONTROL = ".study"
 SNAKEFILE = Path(__file__).with_name("Snakefile")
 # a lock of Snakemake outlives a kill and has to be removed by hand; the study's own does not
 OPTIONS = ("--nolock", "--keep-going", "--rerun-incomplete", "--quiet", "host", "reason")
-# signals that end the engine and its cells, and the seconds until the next; in the first a cluster's jobs are cancelled
-PATIENCE = {signal.SIGINT: 30, signal.SIGTERM: 5, signal.SIGKILL: 10}
 
 
 def prepare(study: Study) -> list[Cell]:
@@ -55,9 +54,7 @@ def carry_out(study: Study, *, run: bool = True, only: str | None = None, mix_ve
     if run:
         run_cells(study, chosen, **how)
     table = cells_table(planned)
-    write_atomically(Path(study.results) / "cells.csv", csv_frame(table))
-    wanted = {cell.name for cell in chosen} if run else set()
-    pending = table[table["cell"].isin(wanted) & (table["status"] != "complete")]
+    pending = table[table["cell"].isin([cell.name for cell in chosen if run]) & (table["status"] != "complete")]
     _print_reasons(pending)
     groups = pending.groupby("status")["cell"]
     missing = "; ".join(f"{counted(len(part), 'cell')} {status}: {part.to_list()}" for status, part in groups)
@@ -95,7 +92,7 @@ def run_cells(
     executor: str | None = None,
     options: Sequence[str] = (),
 ) -> None:
-    """Run the cells that are not complete, and those after them that then are not.
+    """Run the cells that are not complete, after those that they need.
 
     cores: cells at a time, None one per GPU, or per core; with an executor, jobs at a time, None all. executor: one of
     Snakemake's, None this machine. options: further ones of Snakemake's command line.
@@ -106,60 +103,63 @@ def run_cells(
         raise StudyError("Snakemake, which runs a study, is not installed: pip install 'attnfaith[study]'")
     control = Path(study.output_dir) / CONTROL
     with folder_lock(control, "a study"):
-        stale = {cell.name for cell in chosen if not complete(cell.whole_recipe)}
-        while more := {cell.name for cell in chosen if stale & set(cell.after)} - stale:
-            stale |= more  # they depend on cells that run now
+        while busy := [cell.name for cell in chosen if is_locked(cell.folder)]:
+            print(f"waiting for cells that another process runs: {', '.join(busy)}", flush=True)
+            time.sleep(10)
+        stale = {cell.name: cell for cell in chosen if not complete(cell.whole_recipe)}
         if len(stale) < len(chosen):
             print(f"{counted(len(chosen) - len(stale), 'cell')} complete already", flush=True)
         if not stale:
             return
         from attnfaith.runs import check_model
 
-        chosen = [cell for cell in chosen if cell.name in stale]
-        for cell in chosen:
-            with recipes.named(cell.name):
+        for name, cell in stale.items():
+            with recipes.named(name):
                 check_model(cell.whole_recipe)
-        entries = {}
-        for cell in chosen:
-            after = [name for name in cell.after if name in stale]
-            entries[cell.name] = {"command": cell.command, "folder": str(cell.folder), "after": after}
-            cell.log.unlink(missing_ok=True)
-        shutil.rmtree(control / "done", ignore_errors=True)
         gpus = [] if executor else available_gpus()
         places = cores or len(gpus)
-        plan = {"folder": os.getcwd(), "gpus": gpus, "places": places, "cells": entries}
+        entries = {}
+        for number, (name, cell) in enumerate(stale.items()):
+            after, gpu = [other for other in cell.after if other in stale], number % len(gpus) if gpus else None
+            environment = [] if gpu is None else ["env", f"CUDA_VISIBLE_DEVICES={gpus[gpu]}"]
+            entries[name] = {"command": [*environment, *cell.command], "after": after, "gpu": gpu}
+            cell.log.unlink(missing_ok=True)
+        shutil.rmtree(control / "done", ignore_errors=True)
+        plan = {"folder": os.getcwd(), "gpus": len(gpus), "cells": entries}
         write_atomically(control / "plan.json", json.dumps(plan, indent=1, ensure_ascii=False))
-        write_atomically(control / "Snakefile", SNAKEFILE.read_bytes())
+        shutil.copy(SNAKEFILE, control)
         where = ["--executor", executor, "--jobs", places or "unlimited"] if executor else ["--cores", places or "all"]
+        if gpus:
+            where += ["--resources", *(f"gpu_{number}={math.ceil(places / len(gpus))}" for number in range(len(gpus)))]
         run_engine([sys.executable, "-m", "snakemake", *OPTIONS, *map(str, where), *options], control)
 
 
 def available_gpus() -> list[str]:
     """Return the names of the usable GPUs, as CUDA_VISIBLE_DEVICES takes them."""
-    names = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if names is not None:
-        return [name for name in names.split(",") if name.strip() and not name.startswith("-")]
     import torch
 
-    return [str(number) for number in range(torch.cuda.device_count())]
+    count = torch.cuda.device_count()
+    names = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
+    return names.split(",")[:count]
 
 
 def run_engine(command: Sequence[str], folder: Path) -> None:
     """Run Snakemake to its end; a signal that ends this process ends Snakemake and its cells."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
-            signal.signal(number, signal.default_int_handler)
-    # in a session of its own, so that a signal reaches the cells too and nothing else
-    how = {"stdin": subprocess.DEVNULL, "start_new_session": True, "preexec_fn": _end_with_parent}
-    engine = subprocess.Popen(command, cwd=folder, env=os.environ | {"PYTHONUNBUFFERED": "1"}, **how)
-    try:
-        engine.wait()
-    except BaseException:
-        for number, patience in PATIENCE.items():
-            with contextlib.suppress(ProcessLookupError, PermissionError, subprocess.TimeoutExpired):
-                os.killpg(engine.pid, number)
-                engine.wait(patience)
-        raise
+    with contextlib.ExitStack() as former:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
+                former.callback(signal.signal, number, signal.signal(number, signal.default_int_handler))
+        # in a session of its own, so that a signal reaches the cells too and nothing else
+        how = {"stdin": subprocess.DEVNULL, "start_new_session": True, "preexec_fn": _end_with_parent}
+        engine = subprocess.Popen(command, cwd=folder, env=os.environ | {"PYTHONUNBUFFERED": "1"}, **how)
+        try:
+            engine.wait()
+        except BaseException:
+            for number in (signal.SIGINT, signal.SIGKILL):  # the first lets Snakemake cancel the jobs of a cluster
+                with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                    os.killpg(engine.pid, number)
+                    engine.wait(30)
+            raise
 
 
 def _end_with_parent() -> None:

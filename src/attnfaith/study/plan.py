@@ -7,13 +7,12 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any
 
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from attnfaith import recipes, record
@@ -25,7 +24,6 @@ from attnfaith.support.files import RECORD, STATE, read_object
 
 
 LONGEST_NAME = 200
-TRAIN = (sys.executable, "-m", "attnfaith", "train")
 
 
 @section
@@ -61,8 +59,6 @@ class Study:
     """CSV of published numbers, for the analysis to show beside the measured ones"""
     tables: list[str] = field(default_factory=lambda: [*DEFAULT])
     """which tables; where not given, all that single cells allow"""
-    mix_versions: bool = False
-    """tabulate records together that different code measured"""
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,16 @@ class Cell:
     @property
     def command(self) -> list[str]:
         """The command that makes the run, or goes on with it."""
-        return [*TRAIN, "--config", self.recipe, "--resume_from_checkpoint", *self.overrides]
+        return [
+            sys.executable,
+            "-m",
+            "attnfaith",
+            "train",
+            "--config",
+            self.recipe,
+            "--resume_from_checkpoint",
+            *self.overrides,
+        ]
 
     @property
     def log(self) -> Path:
@@ -96,18 +101,16 @@ class Cell:
 def read_study(path: Path) -> Study:
     """Read a study from a file, or one that comes with the package.
 
-    Raises RecipeError for a file that is no study, for missing or unknown keys, values of another kind than theirs, and as
-    `cells`.
+    Raises RecipeError for a file that is no study, for missing or unknown keys, and values of another kind than theirs.
     """
     path = recipes.find(path, "study")
     tree = recipes.read_file(path, "study")
     with recipes.named(str(path)):
         study = recipes.make_section(Study, tree, "study")
-        if study.analysis is not None:
-            own, shipped = path.parent / study.analysis, recipes.folder() / study.analysis.removeprefix("recipes/")
-            study = replace(study, analysis=str(shipped if shipped.is_file() and not own.is_file() else own))
-        cells(study)
-    return study
+        if study.analysis is None:
+            return study
+        own = path.parent / study.analysis
+        return replace(study, analysis=str(own if own.is_file() else recipes.find(study.analysis, "analysis")))
 
 
 def trial(study: Study, settings: Sequence[str]) -> Study:
@@ -199,21 +202,16 @@ def check_distinct(wanted: Mapping[str, Recipe]) -> None:
 
 
 def complete(recipe: Recipe) -> bool:
-    """Whether the recipe's folder holds its whole run, with a record made by this very recipe."""
+    """Whether the recipe's folder holds its whole run, with a record made by this very recipe and its base."""
     folder = Path(recipe.output_dir)
     try:
-        state, schema = read_object(folder / STATE), pq.read_schema(folder / RECORD)
-        (settings,) = json.loads(schema.metadata[b"attnfaith"])
-        whole = state["status"] == "complete" and record.common_columns(schema.names).keys() <= set(schema.names)
-        same = _deciding(recipes.build(settings["recipe"])) == _deciding(recipe)
-        if recipe.base and same:
-            (settings,) = json.loads(pq.read_schema(Path(recipe.base) / RECORD).metadata[b"attnfaith"])
-            same = state["base"]["weights (SHA-256)"] == settings["model"]
-    except (OSError, ValueError, KeyError, TypeError):  # absent, half-written, or of another version: to be run
+        state, settings = read_object(folder / STATE), _settings(folder)
+        whole = state["status"] == "complete" and not recipes.differences(recipes.build(settings["recipe"]), recipe)
+        return whole and (not recipe.base or state["base"]["weights (SHA-256)"] == _settings(Path(recipe.base))["model"])
+    except (OSError, ValueError, KeyError, TypeError):  # absent, broken, or of another version: to be run
         return False
-    return same and whole
 
 
-def _deciding(recipe: Recipe) -> dict:
-    """The keys that decide a run's numbers: all but its folder, its note and its report."""
-    return {key: value for key, value in asdict(recipe).items() if key not in ("output_dir", "note", "report")}
+def _settings(folder: Path) -> dict:
+    """The settings of the record of a run, read without its rows."""
+    return json.loads(record.schema_of(folder / RECORD).metadata[b"attnfaith"])[0]

@@ -5,7 +5,6 @@ their provenance, and a page of all that.
 import json
 import math
 import os
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnfaith import record
@@ -24,11 +24,9 @@ from attnfaith.reporting.html import template
 from attnfaith.reporting.seed_tables import FORMATS, overview
 from attnfaith.reporting.tables import table_files
 from attnfaith.study.plan import Cell, Study, complete
-from attnfaith.support.files import RECORD, STATE, is_locked, read_object, write_atomically
+from attnfaith.support.files import RECORD, is_locked, write_atomically
 
 
-# in a log; a progress bar that was not at its end stands before the error on its line
-ERROR = re.compile(r"(?:(?:^|\])error: (.+)|^((?:[A-Za-z_][\w.]*)?(?:Error|Exception)\b.*))")
 PROVENANCE = ("version", "commit", "dirty", "libraries", "python", "device")
 """The keys of a record's provenance that tell apart how cells were made."""
 
@@ -45,10 +43,11 @@ def cells_table(planned: Sequence[Cell]) -> pd.DataFrame:
             status, n = "complete", pq.read_metadata(cell.folder / RECORD).num_rows
         elif cell.log.is_file():
             text = cell.log.read_bytes()[-8192:].decode("utf-8", "replace")
-            lines = [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]  # a progress bar's too
-            errors = [match[1] or match[2] for match in map(ERROR.search, lines) if match]
+            lines = [line for line in text.splitlines() if line.strip()]
+            errors = [line for line in lines if "error: " in line.lower()]
             status = "running" if is_locked(cell.folder) else "failed" if errors else "stopped"
-            reason = ["", *(errors if status == "failed" else lines)][-1]
+            reason = ["", *(errors if status == "failed" else lines)][-1].strip()
+            reason = reason.partition("error: ")[2] or reason  # a progress bar may stand before it
         elif needed := [name for name in cell.after if name not in ready]:
             reason = f"it needs {', '.join(needed)}"
         rows.append({"cell": cell.name, "block": cell.block, "status": status, "n": n, "reason": reason})
@@ -62,7 +61,7 @@ def write_results(study: Study, cells: pd.DataFrame, folders: Mapping[str, Path]
     package measured the records, unless mix_versions, and where two have one identity.
     """
     records = {name: record.load(folder / RECORD) for name, folder in folders.items()}
-    if not mix_versions and not study.mix_versions:
+    if not mix_versions:
         remedy = "delete their record.parquet and run the study again, or take all as they are with --mix-versions"
         record.check_one_version(records.values(), remedy=remedy)
     parts = {name: split_cells(table) for name, table in records.items()}
@@ -73,31 +72,28 @@ def write_results(study: Study, cells: pd.DataFrame, folders: Mapping[str, Path]
     tables = {**tables, **own.tables}
     texts = {**own.texts, **{f"{name}.md": grid.formatted("markdown") for name, grid in own.grids.items()}}
     figures = {**study_figures(measured, study.tables), **own.figures}
-    files = {
-        path: text for name, table in {**tables, **own.tables}.items() for path, text in table_files(table, name).items()
-    }
+    files = {**texts, "made.json": json.dumps(provenance(len(cells), records), indent=1) + "\n"}
+    for name, table in tables.items():
+        files |= table_files(table, name)
     for name, figure in figures.items():
         files |= figure_files(figure, f"figures/{name}", ["png"], dpi=90)  # small enough for a repository to keep
         files |= figure_files(figure, f"figures/{name}", ["pdf"])
-    states = [read_object(folder / STATE) for folder in folders.values()]
-    origin = provenance(len(cells), states, [part for table in records.values() for part in record.settings(table)])
-    for path, content in {**files, **texts, "made.json": json.dumps(origin, indent=1) + "\n"}.items():
+    for path, content in files.items():
         write_atomically(output / path, content)
     return write_page(output, cells, folders, Analysis(tables, own.grids, texts, figures), measured)
 
 
-def provenance(planned: int, states: Sequence[Mapping], settings: Sequence[Mapping]) -> dict:
+def provenance(planned: int, records: Mapping[str, pa.Table]) -> dict:
     """Return the content of made.json.
 
-    cells: how many are planned, and complete. seconds: the sum over complete ones; a run that was stopped counts from where
-    it went on. made_by: for each distinct provenance (`PROVENANCE`), it and how many cells have it, the most common first.
-    One entry whose dirty is false shows that everything beside this file comes from one commit.
+    cells: how many are planned, and complete. made_by: for each distinct provenance (`PROVENANCE`), it and how many cells
+    have it, the most common first. One entry whose dirty is false shows that everything beside this file comes from one
+    commit.
     """
-    entries = [part.get("provenance") or {} for part in settings]
+    entries = [part.get("provenance") or {} for table in records.values() for part in record.settings(table)]
     counts = Counter(json.dumps({name: entry.get(name) for name in PROVENANCE}, sort_keys=True) for entry in entries)
     return {
-        "cells": {"planned": planned, "complete": len(states)},
-        "seconds": round(sum(state.get("seconds", 0.0) for state in states), 1),
+        "cells": {"planned": planned, "complete": len(records)},
         "made_by": [{"cells": count, **json.loads(entry)} for entry, count in counts.most_common()],
     }
 
