@@ -129,7 +129,7 @@ def test_another_training_does_not_agree_and_rounded_weights_do(finished, tmp_pa
     rounded = shutil.copytree(finished, tmp_path / "rounded")
     path = rounded / "model" / "model.safetensors"
     save_file({name: value * (1 + 1e-6) for name, value in load_file(path).items()}, path, metadata={"format": "pt"})
-    runs.measure_run(rounded, recipes.load(rounded / "recipe.yaml"))
+    runs.measure_run(rounded, recipes.load(rounded / "recipe.yaml"), overwrite=True)
     rows = rows_of(table, record.load(rounded / "record.parquet"))
     assert rows["importance_gradient"].agreement == WITHIN and NOT not in {row.agreement for row in rows.values()}
 
@@ -139,7 +139,7 @@ def test_a_run_comes_out_the_same_and_results_that_do_not_are_listed(copied, tmp
     assert cli.main(["reproduce", str(copied)]) == 0
     folder = tmp_path / "runs" / "reproduced" / "tiny"
     rows = pd.read_csv(folder / "reproduction.csv")
-    assert set(rows["agreement"]) == {EXACTLY} and len(rows) > 20
+    assert set(rows["agreement"]) == {EXACTLY} and len(rows) > 15
     printed = capsys.readouterr().out
     assert f"{len(rows)} results: {len(rows)} agree exactly, 0 agree within tolerance, 0 do not" in printed
     stamp = (folder / "model" / "model.safetensors").stat().st_mtime_ns

@@ -21,12 +21,8 @@ def with_options(recipe, **options):
 
 
 def test_gates_of_a_run(tiny_recipe, capsys):
-    for options, message in (
-        ({"gates": "nowhere.safetensors"}, "'diffmask': nowhere.safetensors holds no gates"),
-        ({"epochs": 0}, "options of 'diffmask': epochs=0"),
-    ):
-        with pytest.raises(MeasurementError, match=message):
-            runs.run(with_options(tiny_recipe(), **options))
+    with pytest.raises(MeasurementError, match="'diffmask': nowhere.safetensors holds no gates"):
+        runs.run(with_options(tiny_recipe(), gates="nowhere.safetensors"))
     recipe = with_options(tiny_recipe(), **SETTINGS)
     folder = Path(recipe.output_dir)
     assert not (folder / "model").exists(), "gates are checked before the training"

@@ -10,7 +10,6 @@ from attnfaith.data.pairs import load_pairs
 from attnfaith.measurement.registry import MeasurementError
 from attnfaith.runs import RunError
 from attnfaith.study.plan import complete
-from attnfaith.support.errors import AttnfaithError
 
 
 pytestmark = pytest.mark.slow
@@ -86,19 +85,3 @@ def test_own_files_and_a_model_without_attention(recipe, tmp_path, capsys):
     (folder / "test.align").write_text("0-1 1-0\n0-0\n" * 6)
     with pytest.raises(RunError, match="'mine' has changed since .* was trained: other texts or labels in test"):
         runs.run(recipe(**blind, measure={"producers": [], "limit": 2}), resume=True)
-
-
-@pytest.mark.parametrize(
-    ("sections", "message"),
-    [
-        ({"measure": {"producers": ["gradient_norm"]}}, "gradient_norm"),
-        ({"data": {"max_length": 1}}, "data.max_length=1 leaves no pair of train"),
-        ({"data": {"arguments": {"length": "a"}}}, "data.arguments"),
-        ({"data": {"limits": {"dev": 3}}}, "limits names the split 'dev'"),
-    ],
-    ids=str,
-)
-def test_refused_before_the_training(recipe, sections, message):
-    with pytest.raises(AttnfaithError, match=message):
-        runs.run(recipe(**sections))
-    assert not (Path(recipe().output_dir) / "model").exists()

@@ -9,7 +9,7 @@ import pytest
 from accelerate import PartialState
 
 from attnfaith import record, runs
-from attnfaith.runs.preparation import Run, check_base
+from attnfaith.runs.preparation import Run, check_readings
 from attnfaith.runs.removal import ranking, without
 from attnfaith.support.errors import AttnfaithError
 from recipes.roar.analysis import summary
@@ -86,4 +86,4 @@ def test_a_measure_that_knows_the_evidence_costs_more(tiny_recipe, tmp_path):
 )
 def test_words_that_cannot_be_removed(tiny_recipe, change, message):
     with pytest.raises(AttnfaithError, match=message):
-        check_base(tiny_recipe(**{"data__removal": {"share": 0.3}} | change))
+        check_readings(tiny_recipe(**{"data__removal": {"share": 0.3}} | change))

@@ -37,7 +37,7 @@ from attnfaith.runs.folder import (
     read_state,
 )
 from attnfaith.runs.models import check_model, load_model
-from attnfaith.runs.preparation import Run, check_base
+from attnfaith.runs.preparation import Run, check_readings
 from attnfaith.runs.train import train, training_arguments
 from attnfaith.subjects import subject_of
 from attnfaith.support.escaping import printable
@@ -55,11 +55,10 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, device
     Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost, FileError where another process
     works in the folder, and DivergedError where loss or weights stop being numbers: then no model is kept.
     """
-    build(recipe.measure.producers, recipe.measure.options, recipe.reads)
     state, folder, clear = _processes(recipe), Path(recipe.output_dir), overwrite and not resume
     arguments, path = training_arguments(recipe), folder / RECORD
     check_model(recipe, files=clear or not (folder / MODEL).is_dir())  # a trained model needs them no more
-    check_base(recipe)
+    check_readings(recipe)
     check_free(folder, recipe, overwrite=overwrite, resume=resume)
     other = [] if clear else _measured_otherwise(path, recipe)
     disable_progress_bar()  # of loading and saving, which take no time; training and measuring keep theirs
@@ -116,8 +115,7 @@ def measure_run(
     if own:
         run(dataclasses.replace(recipe, output_dir=str(folder)), overwrite=overwrite, resume=True, device=device)
         return path
-    build(recipe.measure.producers, recipe.measure.options, recipe.reads)
-    check_base(recipe)
+    check_readings(recipe)
     state = _processes(recipe)
     with held(folder, "a measurement", state):
         measure(Run(recipe, folder, state), path, device)

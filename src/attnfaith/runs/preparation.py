@@ -19,6 +19,7 @@ from attnfaith.data.pairs import load_pairs
 from attnfaith.data.subwords import encode_for_classifier
 from attnfaith.data.tokenization import encode
 from attnfaith.measurement import engine
+from attnfaith.measurement.registry import build
 from attnfaith.recipes import Recipe, RecipeError
 from attnfaith.runs.folder import RunError, read_state
 from attnfaith.runs.models import load_model, make_tokenizer
@@ -52,9 +53,10 @@ def load_data(recipe: Recipe, *, whole: bool = False) -> LoadedDataset:
     return loaded if whole else loaded.limited(data.limits)
 
 
-def check_base(recipe: Recipe) -> None:
-    """Raise RunError where the run whose model a recipe reads is none that can serve."""
+def check_readings(recipe: Recipe) -> None:
+    """Raise MeasurementError where the measures of a recipe do not exist, RunError where its base cannot serve."""
     removal, objective = recipe.data.removal, recipe.objective
+    build(recipe.measure.producers, recipe.measure.options, recipe.reads)
     if removal is not None:
         check_measure(removal.by)
     if recipe.base is None:

@@ -105,12 +105,7 @@ def train(run: Run, arguments: TrainingArguments) -> None:
         elif recipe.base and run.main:
             note(run.folder, base={"folder": recipe.base, WEIGHTS: digest_model(run.base)})
         trainer = make_trainer(recipe, model, run.tokenizer, rows, arguments, run.base if recipe.base else None)
-        try:
-            trainer.train(resume_from_checkpoint=last)
-        except training.DivergedError:
-            if run.main:  # from a checkpoint it would diverge again: the next call starts anew
-                shutil.rmtree(folder, ignore_errors=True)
-            raise
+        trainer.train(resume_from_checkpoint=last)
         model = trainer.trained_model()
         facts["epochs"] = trainer.state.epoch
         facts["best"] = {"metric": arguments.metric_for_best_model, "value": trainer.state.best_metric}
