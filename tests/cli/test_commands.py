@@ -81,7 +81,7 @@ def test_train_measure_report(folder, capfd, fails):
     record.save(record.with_settings(table, [{**settings, "version": "0.0.1"}]), "other/record.parquet")
     fails("report", "run", "other", "--output", "mixed", message="0.0, .*--mix-versions")
     assert cli.main(["report", "run", "other", "--output", "mixed", "--mix-versions"]) == 0
-    fails("report", "run", "--examples", "0", message="n_examples is 0")
+    fails("report", "run", "--examples", "0", message="examples=0")
     fails("report", "run/model", message=r"run/model holds no record.parquet")
 
 

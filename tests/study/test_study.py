@@ -186,7 +186,7 @@ def gone(process):
 
 @pytest.mark.gate
 def test_a_stopped_and_a_killed_study_go_on_and_nothing_is_run_twice(tmp_path):
-    slow = {"name": "slow", "set": {"num_train_epochs": 200, "seed": 5}, "after": ["quick"]}
+    slow = {"name": "slow", "set": {"num_train_epochs": 120, "seed": 5}, "after": ["quick"]}
     path, _ = write_study(tmp_path, {"name": "quick"}, slow)
     words = [str(path), "--limit", "5", "--set", "learning_rate=0.001", "--cores", "1"]
     runs = Path(plan.trial(plan.read_study(path), ["learning_rate=0.001", "measure.limit=5"]).output_dir)
@@ -221,7 +221,7 @@ def test_a_stopped_and_a_killed_study_go_on_and_nothing_is_run_twice(tmp_path):
         process = launch()  # the lock went with its holder, and the cell is waited for
         assert process.wait(300) == 0, (tmp_path / "log").read_text()
         assert (runs / "quick" / "run.json").stat().st_mtime_ns == stamp
-        assert (runs / "slow.log").read_text().count("'epoch': '200'") > 0 and not [*runs.glob("*/checkpoints")]
+        assert (runs / "slow.log").read_text().count("'epoch': '120'") > 0 and not [*runs.glob("*/checkpoints")]
         assert len(pd.read_csv(runs / "results" / "performance.csv")) == 2
     finally:
         for process in processes:

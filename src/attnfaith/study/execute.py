@@ -101,6 +101,8 @@ def run_cells(
     """
     if importlib.util.find_spec("snakemake") is None:
         raise StudyError("Snakemake, which runs a study, is not installed: pip install 'attnfaith[study]'")
+    if cores is not None and cores < 1:
+        raise StudyError(f"--cores {cores}: at least 1 cell at a time")
     control = Path(study.output_dir) / CONTROL
     with folder_lock(control, "a study"):
         while busy := [cell.name for cell in chosen if is_locked(cell.folder)]:
