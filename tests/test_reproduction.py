@@ -49,6 +49,7 @@ NUMBERS = [
     ({"best": {"value": 0.5}}, {"best": {"value": 0.509}}, WITHIN),
     ({"best": {"value": 0.5}}, {"best": {"value": 0.52}}, NOT),
     ({"best": {"value": None}}, {"best": {"value": 0.1}}, NOT),
+    ({"best": {"value": None}}, {}, NOT),
     ({"best": LOSS}, {"best": {**LOSS, "value": 0.52}}, WITHIN),
     ({"best": LOSS}, {"best": {**LOSS, "value": 0.53}}, NOT),
     ({"translation": {"bleu": 20.0}}, {"translation": {"bleu": 20.9}}, WITHIN),

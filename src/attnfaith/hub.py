@@ -224,7 +224,7 @@ def _check_existing(api: HfApi, repo: Repo, *, private: bool) -> None:
         return
     info = api.repo_info(repo.repo_id, repo_type=repo.kind)
     if private and not info.private and repo.kind != "space":
-        raise HubError(f"{repo.repo_id} is public already, which --private does not change: give another --name")
+        raise HubError(f"{repo.repo_id} is public: make it private on the Hub, or push without --private")
     paths = sorted({sibling.rfilename for sibling in info.siblings} - {".gitattributes", CARD})
     if paths and cards.TAG not in info.tags:
         files = ", ".join(paths[:8])

@@ -106,11 +106,11 @@ def compare_numbers(recorded: Mapping, now: Mapping) -> Iterator[Compared]:
     old, new = (recipes.flat({name: run[name] for name in NUMBERS if name in run}) for run in (recorded, now))
     loss = str(old.get("best.metric")).endswith(("loss", "objective"))
     for name, value in old.items():
-        tolerance = 0.0
+        other, tolerance = new.get(name, "missing"), 0.0
         if isinstance(value, float) and name.startswith(("best.value", "translation.")):
             tolerance = 0.01 if name == "best.value" and not loss else 0.05 * abs(value)
         if name not in NAMES:
-            yield _compared(name, value, new.get(name, "missing"), [_gap(value, new.get(name))], tolerance)
+            yield _compared(name, value, other, [_gap(value, other)], tolerance)
 
 
 def compare_records(recorded: pa.Table, now: pa.Table) -> Iterator[Compared]:
@@ -133,7 +133,7 @@ def compare_records(recorded: pa.Table, now: pa.Table) -> Iterator[Compared]:
 def compare_column(name: str, recorded: pa.Array, now: pa.Array, tolerance: float) -> Compared:
     """Compare one column of matched rows. tolerance: a share of the spread, and of the texts that may be apart."""
     old, new = _numbers(recorded), _numbers(now)
-    gaps = list(map(_gap, recorded.to_pylist(), now.to_pylist()))
+    gaps = [_gap(before.as_py(), after.as_py()) for before, after in zip(recorded, now, strict=True)]
     allowed = max(ROUNDING, tolerance * mean(np.abs(old - mean(old)))) if tolerance else 0.0
     return _compared(name, mean(old), mean(new), gaps, allowed, tolerance)
 

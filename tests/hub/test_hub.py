@@ -172,7 +172,7 @@ def test_each_repository_changes_by_one_commit_and_a_push_that_fails_is_pushed_a
     [
         ("model", "alice/tiny", ["config.json", "model.safetensors"], "(config.json, model.safetensors)"),
         ("dataset", RECORDS, ["tiny/test-00000-of-00001.parquet"], "(tiny/test-00000-of-00001.parquet)"),
-        ("dataset", RECORDS, [], f"{RECORDS} is public already"),
+        ("dataset", RECORDS, [], f"{RECORDS} is public"),
     ],
 )
 def test_a_repository_of_somebody_else_or_one_that_is_public(run, api, server, kind, repo_id, files, key):

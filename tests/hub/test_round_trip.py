@@ -117,20 +117,6 @@ print(json.dumps({"apart": max([*apart("tiny"), *apart("selects")]), "rows": tab
 """
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """The folders of two finished runs, the second of a model that selects."""
-    folder = tmp_path_factory.mktemp("runs")
-    model = {"embedding_size": 8, "hidden_size": 8, "selector": {"kind": "budget", "budget": 0.5}}
-    return finished_run(folder / "tiny"), finished_run(folder / "selects", model=model, name="selects")
-
-
-@pytest.fixture(scope="module")
-def server():
-    with HubServer() as started:
-        yield started
-
-
 def run_python(script, folder, environment, *words, stdin=None):
     command = [sys.executable, "-c", script, *map(str, words)]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, input=stdin)
@@ -139,15 +125,18 @@ def run_python(script, folder, environment, *words, stdin=None):
 
 
 @pytest.fixture(scope="module")
-def owner(runs, server, tmp_path_factory):
-    """The folder in which the owner works, and the process, ended: the Hub holds what it pushed."""
-    folder = tmp_path_factory.mktemp("owner")
-    environment = server.environment(folder / "home", PYTHONPATH=str(ROOT / "src"), HF_TOKEN="hf_alice")
-    return folder, run_python(OWNER, folder, environment, *runs, stdin="\n".join(REFUSED))
+def owner(tmp_path_factory):
+    """Two finished runs, the second of a model that selects; the Hub; the owner's folder and process, ended."""
+    folder, trained = tmp_path_factory.mktemp("owner"), tmp_path_factory.mktemp("trained")
+    model = {"embedding_size": 8, "hidden_size": 8, "selector": {"kind": "budget", "budget": 0.5}}
+    runs = finished_run(trained / "tiny"), finished_run(trained / "selects", model=model, name="selects")
+    with HubServer() as server:
+        environment = server.environment(folder / "home", PYTHONPATH=str(ROOT / "src"), HF_TOKEN="hf_alice")
+        yield runs, server, folder, run_python(OWNER, folder, environment, *runs, stdin="\n".join(REFUSED))
 
 
-def test_what_an_owner_pushes_is_read_measured_and_reproduced(server, owner):
-    folder, done = owner
+def test_what_an_owner_pushes_is_read_measured_and_reproduced(owner):
+    _, server, folder, done = owner
     assert "agree exactly, 0 agree within tolerance, 0 do not" in done.stdout and "hf_alice" not in done.stdout + done.stderr
     for repo in (("space", "alice/attention_faithfulness"), ("model", "alice/selects")):
         assert len(server.repos[repo].commits) == 2, "as it was at the second push"
@@ -159,15 +148,16 @@ def test_what_an_owner_pushes_is_read_measured_and_reproduced(server, owner):
     assert [key for key, error in zip(REFUSED.values(), errors, strict=True) if key not in error] == [], errors
 
 
-def test_a_stranger_loads_what_was_measured_without_the_package(runs, server, owner, tmp_path):
+def test_a_stranger_loads_what_was_measured_without_the_package(owner, tmp_path):
     """Weights, attention, selection, records, tables and metric, by the lines of docs/how_to/publish.md."""
+    (tiny, _), server, *_ = owner
     page = (ROOT / "docs" / "how_to" / "publish.md").read_text(encoding="utf-8")
     (lines,) = re.findall(r"^```\{\.python notest\}\n(.*?)^```", page, re.M | re.S)
     lines = lines.replace("OWNER", "alice").replace("sst-bilstm-additive-sparsemax", "tiny")
     done = run_python(STRANGER.replace("# the page", lines), tmp_path, server.environment(tmp_path / "home"))
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert loaded["apart"] < 1e-6
-    assert loaded["rows"] == len(pd.read_csv(runs[0] / "report" / "tables" / "agreement.csv")) > 0
-    table = record.load(runs[0] / "record.parquet")
+    assert loaded["rows"] == len(pd.read_csv(tiny / "report" / "tables" / "agreement.csv")) > 0
+    table = record.load(tiny / "record.parquet")
     pairs = zip(record.rows(table, "attention"), record.rows(table, "importance_gradient"), strict=True)
     assert loaded["tau"] == pytest.approx(np.nanmean([kendalltau(*pair).statistic for pair in pairs]), abs=1e-6)

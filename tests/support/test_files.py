@@ -18,20 +18,15 @@ ROOT = Path(__file__).parents[2]
 ENTRY = re.compile(r"^([\w.-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", re.M)
 
 
-def test_what_is_written_meanwhile_is_replaced(tmp_path):
+def test_the_atomic_writer_replaces_what_is_written_meanwhile_and_links(tmp_path):
+    (tmp_path / "other").write_text("precious")
+    (tmp_path / "a").symlink_to(tmp_path / "other")
     with files.atomic_path(tmp_path / "a") as temporary:
         temporary.write_text("first")
         files.write_atomically(tmp_path / "a", "second")
         assert (tmp_path / "a").read_text() == "second"
-    assert (tmp_path / "a").read_text() == "first" and os.listdir(tmp_path) == ["a"]
-
-
-def test_a_file_that_is_a_link_is_replaced_and_not_written_through(tmp_path):
-    (tmp_path / "other").write_text("precious")
-    (tmp_path / "file").symlink_to(tmp_path / "other")
-    files.write_atomically(tmp_path / "file", "new")
-    assert not (tmp_path / "file").is_symlink() and (tmp_path / "file").read_text() == "new"
-    assert (tmp_path / "other").read_text() == "precious"
+    assert (tmp_path / "a").read_text() == "first" and sorted(os.listdir(tmp_path)) == ["a", "other"]
+    assert not (tmp_path / "a").is_symlink() and (tmp_path / "other").read_text() == "precious"
 
 
 @pytest.mark.parametrize(
