@@ -199,11 +199,6 @@ def translates(config: Mapping) -> bool:
     return bool(config.get("is_encoder_decoder")) and not any(str(name).endswith("Classification") for name in classes)
 
 
-def of_sequences(model: str | os.PathLike) -> bool:
-    """Whether a folder, a run or a name on the Hub holds a model from sequences to sequences. Raises ModelError for none."""
-    return translates(read_object(model_folder(model) / CHECKPOINT[0]))
-
-
 def load_model(folder: Path, *, trust_remote_code: bool = False, **options):
     """Load the classifier, or the model from sequences to sequences, of a checkpoint in float32. No pickle is read.
 
