@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from attnfaith.interventions.targets import softmax
+from attnfaith.interventions.targets import shown_attention, softmax
 from attnfaith.measurement.options import Absent, Count, Draws, Shares
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.models.rationale_samplers import budget_tokens
@@ -66,9 +66,7 @@ class ScoreTest(Measure):
 
     def scored(self, subject, batch, scores, seed: int) -> tuple[list[str], list[np.ndarray], list[np.random.Generator]]:
         """Return the names (M,) of the measures under test, and the scores (M,T) and random numbers of each text."""
-        if scores is None:
-            weights, mask = subject.attention(batch).double().cpu().numpy(), subject.attendable(batch).cpu().numpy()
-            scores = {"attention": [row[inside] for row, inside in zip(weights, mask, strict=True)]}
+        scores = {"attention": shown_attention(subject, batch)} if scores is None else scores
         texts = [np.array(values, np.float64) for values in zip(*scores.values(), strict=True)]
         return [*scores], texts, [generator(seed, name, self.name) for name in batch["instance_id"]]
 
@@ -156,8 +154,8 @@ class Comprehensiveness(ExplanationTest):
     absent: Absent = "deleted"
 
     def __call__(self, subject, batch, *, seed: int = 0, scores=None) -> dict[str, list]:
-        if scores is not None:
-            scores = {name: scores[name] for name in ("attention", *[name for name in REFERENCES if name in scores][:1])}
+        scores = {"attention": shown_attention(subject, batch), **(scores or {})}
+        scores = {name: scores[name] for name in ("attention", *[name for name in REFERENCES if name in scores][:1])}
         names, texts, random = self.scored(subject, batch, scores, seed)
         marks = batch.get("rationale", [()] * len(texts))
         removed = [self._removed(*text) for text in zip(texts, map(np.asarray, marks), random, strict=True)]

@@ -13,7 +13,7 @@ import torch
 
 from attnfaith.alignment import PairMeasure
 from attnfaith.interventions.polytope import Alternatives, Part, Polytope, equations, of_parts
-from attnfaith.interventions.targets import AFFINE, under, visible
+from attnfaith.interventions.targets import AFFINE, shown_attention, under, visible
 from attnfaith.measurement.registry import Measure, register
 from attnfaith.record import Column
 from attnfaith.subjects import Batch, Edit, require
@@ -71,10 +71,8 @@ class Identifiability(Measure):
 
     @torch.no_grad()
     def __call__(self, subject, batch) -> dict[str, list]:
-        own = subject.attention(batch).double().cpu().numpy(), subject.attendable(batch).cpu().numpy()
-        own = [row[inside] for row, inside in zip(*own, strict=True)]
         rows, alternatives_of = [], self._pooled if "states" in subject.capabilities else self._of_heads
-        for row, weights in enumerate(own):
+        for row, weights in enumerate(shown_attention(subject, batch)):
             if len(weights) < 2:
                 rows.append((*[weights.astype(np.float32)] * 3, np.nan, np.nan, "undefined", *[np.nan] * 4))
                 continue

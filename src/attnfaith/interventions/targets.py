@@ -18,6 +18,7 @@ import scipy.special
 import torch
 
 from attnfaith.measurement.registry import Measure
+from attnfaith.record import ragged
 from attnfaith.subjects import Batch, Edit, Subject, whole_logits
 from attnfaith.subjects.attention import ALL, Reduction
 from attnfaith.subjects.layers import Prefix
@@ -139,6 +140,11 @@ class Intervention(Measure):
         """Raise ValueError for a layer that the model does not have."""
         if self.target is Maps:
             chosen_layers(subject, self.layers)
+
+
+def shown_attention(subject: Subject, batch: Batch) -> list[np.ndarray]:
+    """Return the attention (T,) of each instance, as people see it, in float64."""
+    return ragged(subject.attention(batch).double().cpu(), subject.attendable(batch).cpu())
 
 
 Read = Callable[[torch.Tensor], torch.Tensor]
@@ -338,8 +344,7 @@ class Maps(Target):
         return (self.logits(owner, edit).softmax(-1).cpu().numpy(),)
 
     def shown(self):
-        attention = self.subject.attention(self.batch).double().cpu().numpy()
-        return [weights[places] for weights, places in zip(attention, self.places, strict=True)]
+        return shown_attention(self.subject, self.batch)
 
     @torch.enable_grad()
     def slopes(self):

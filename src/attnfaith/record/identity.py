@@ -40,7 +40,7 @@ class Identity:
     model: str = "attention_classifier"
     encoder: str = "bilstm"
     hierarchy: str = "none"  # or sentence: words are read by sentence, sentences by document
-    level: str = "token"  # what attention is over: token, sentence, or word (of a hierarchy, or summed over subwords)
+    level: str = "token"  # what attention is over: token, sentence, or word (of pairs of sentences)
     alignment: str = "additive"
     projection: str = "softmax"
     projection_parameter: float | None = None  # lambda of sparsegen, alpha of entmax
@@ -88,12 +88,11 @@ class Identity:
     def heading(self) -> dict[str, object]:
         """Labels for people, by LABELS, with which a table's rows begin. Nothing reads them back."""
         hierarchy = "" if self.hierarchy == "none" else self.hierarchy
-        words = "words" if hierarchy and self.level == "word" else ""
         apart = "impermissible apart" if self.separate_impermissible else ""
         return {
             **{name: getattr(self, name) for name in LABELS},
             "training_texts": self.training_texts or UNKNOWN,
-            "encoder": labelled(self.encoder, hierarchy, words, ("tokenizer", self.tokenizer_digest)),
+            "encoder": labelled(self.encoder, hierarchy, ("tokenizer", self.tokenizer_digest)),
             "alignment": labelled(self.alignment, self.attention_label, apart),
             "projection": labelled(self.projection, self.projection_parameter),
             "vectors": labelled(self.vectors, self.vectors_scale if self.vectors == "random" else self.vectors_digest),
@@ -102,11 +101,8 @@ class Identity:
 
     @property
     def removal_renormalises(self) -> bool:
-        """Whether projecting again without an item is dividing the other weights by their sum.
-
-        Not over words, whose sentences change.
-        """
-        return self.projection in ("softmax", "uniform") and self.level != "word"
+        """Whether projecting again without an item is dividing the other weights by their sum."""
+        return self.projection in ("softmax", "uniform")
 
     @property
     def model_label(self) -> str:
