@@ -1,4 +1,4 @@
-"""Help, versions, mistakes in what is typed, and lists: what a user meets before anything is measured."""
+"""Help, versions, mistakes in what is typed, lists and completion: what a user meets before anything is measured."""
 
 import re
 import shlex
@@ -97,6 +97,24 @@ def test_lists_have_a_line_for_each_name(kind, capsys):
     if kind == "recipes":
         assert "meister_2021/sst.yaml" in output_of(capsys, "list", kind, "SST", "--names").split() != names
         assert "planted_evidence/study.yaml" not in names
+
+
+@pytest.mark.parametrize("shell", listing.SHELLS)
+def test_completion(shell, tmp_path, capsys):
+    """The script of each shell; in a real bash it completes commands, options, and names that it asks the command for."""
+    script = output_of(capsys, "completion", shell)
+    assert "attnfaith list encoders --names" in script and "learning_rate" in script
+    if shell == "bash":
+        (tmp_path / "script").write_text(script)
+        lines = """
+            source ./script
+            attnfaith() { echo "asked $*" >&2; echo bilstm cnn; }
+            try() { COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); _shtab_attnfaith attnfaith "${@: -1}" "${@: -2:1}"
+                    echo "${COMPREPLY[@]}"; }
+            try attnfaith tra; try attnfaith train --encode; try attnfaith train --encoder b; try attnfaith list enc"""
+        done = subprocess.run(["bash", "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == ["train", "--encoder", "bilstm", "encoders"]
+        assert "asked list encoders --names" in done.stderr
 
 
 def test_nothing_that_takes_long_is_imported_before_the_arguments_are_read(tmp_path):

@@ -1,5 +1,6 @@
-"""Find and set up: lists of measures, parts, data sets, recipes and studies; the metric."""
+"""Find and set up: lists of measures, parts, data sets, recipes and studies; completion in a shell; the metric."""
 
+import argparse
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -8,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from attnfaith.cli.command import argument, command, flag
+from attnfaith.cli.command import COMMANDS, argument, command, flag
 from attnfaith.support.errors import AttnfaithError
 
 
@@ -111,6 +112,46 @@ def _sentence(text: str) -> str:
     """The first sentence of a text, in one line."""
     text = " ".join(text.split())
     return re.split(r"(?<=[a-z0-9)\"'])\. (?=[A-Z])", text, maxsplit=1)[0].rstrip(".")
+
+
+SHELLS = ("bash", "zsh", "fish")
+LISTS = {
+    "config": "recipes",
+    "measure.producers": "measures",
+    "add": "measures",
+    "measures": "measures",
+    "model.encoder": "encoders",
+    "model.alignment": "alignments",
+    "model.projection": "projections",
+    "data.name": "datasets",
+}
+"""Options and keys of a recipe, and the list of their values; others are completed as files."""
+
+
+@command(
+    argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS)),
+    examples=(
+        "completion bash > ~/.local/share/bash-completion/completions/attnfaith",
+        "completion zsh > ~/.zfunc/_attnfaith       # a folder of fpath",
+        "completion fish > ~/.config/fish/completions/attnfaith.fish",
+    ),
+)
+def completion(args):
+    """A script that completes commands, options and names in bash, zsh or fish."""
+    import shtab
+
+    whole = argparse.ArgumentParser(prog="attnfaith", description="Does attention explain what a model does?")
+    whole.add_argument("--version", action="store_true", help="which version this is")
+    subparsers = whole.add_subparsers(dest="command", parser_class=argparse.ArgumentParser)
+    for name, entry in COMMANDS.items():
+        parser = entry.parser()
+        for action in parser._actions:
+            if action.dest in LISTS:
+                action.complete = shtab.cmd(f"attnfaith list {LISTS[action.dest]} --names")
+            elif action.choices is None:
+                action.complete = shtab.FILE
+        subparsers.add_parser(name, help=entry.summary, parents=[parser], add_help=False)
+    print(shtab.complete(whole, shell=args.shell))
 
 
 @command(name="install-metric")
