@@ -122,8 +122,10 @@ def test_nothing_that_takes_long_is_imported_before_the_arguments_are_read(tmp_p
     (tmp_path / "own.csv").write_text("review,label\na,0\n")
     (tmp_path / "config.json").write_text("{}")
     light = ["--help", "--version", "list encoders", "nonsense", "train --encder cnn"]
-    mistakes = ["measure no/where/at/all", "measure . --data.path own.cvs", "train --data.path own.csv --data.text reveiw"]
-    mistakes += [f"{command} no/where/at/all" for command in ("space", "study", "show", "report")]
+    mistakes = ["measure no/where/at/all", "measure . --data.path own.cvs", "measure . --data.path own.csv --add gradeint"]
+    mistakes += ["train --data.path own.csv --data.text reveiw", "train --producers gradeint", "train --data.name sstt"]
+    mistakes += ["view . text --measure atention"]
+    mistakes += [f"{command} no/where/at/all" for command in ("view", "space", "reproduce", "study", "show", "report")]
     script = (
         "import sys, time; from attnfaith.cli import main\n"
         f"for words in {light!r}: main(words.split())\n"

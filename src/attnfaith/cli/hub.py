@@ -76,6 +76,11 @@ def reproduce(args):
 
     Every result is compared: exactly, within its tolerance, or not; reproduction.csv has them all.
     """
+    from attnfaith.loading import is_repository
+    from attnfaith.record.lookup import run_folder
+
+    if not is_repository(args.source):
+        run_folder(args.source, "a reproduction")  # before torch is imported
     from attnfaith import reproduction
 
     folder, compared = reproduction.reproduce(args.source, args.output, data_path=args.data_path)

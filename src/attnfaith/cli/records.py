@@ -86,6 +86,17 @@ def view(args):
     The page shows what the answer takes of each word, and attention of each layer and head, rollout, ALTI and value zeroing;
     for pairs of sentences which words align, with gold links. It is one file that needs no network.
     """
+    from attnfaith.loading import model_folder
+    from attnfaith.measurement import registry
+    from attnfaith.reporting.view import TITLES
+    from attnfaith.support.errors import nearest
+
+    names = {*TITLES, *registry.names("pairs")}  # checked before torch is imported, as the model is
+    for name in args.measure or ():
+        if name not in names:
+            raise AttnfaithError(f"--measure {name}: there is no such measure here{nearest(name, names)}")
+    if not Path(args.model).exists():
+        model_folder(args.model)
     from attnfaith.api.viewing import view
 
     text = args.text if args.pair is None else (args.text, args.pair)

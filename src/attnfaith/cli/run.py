@@ -15,14 +15,21 @@ ADD = argument(
 
 
 def _load(path: Path | None, args, *, untrusted: bool = False):
-    """The recipe with the overrides of the command line, and the measures of `--add`."""
+    """The recipe with the overrides of the command line, and the measures of `--add`. Names of data and measures are checked
+    before torch is imported.
+    """
     from attnfaith import recipes
+    from attnfaith.data.registry import entry_of, pairs_entry
+    from attnfaith.measurement import registry
 
     recipe = recipes.load(path, args.overrides, untrusted=untrusted)
-    if not args.add:
-        return recipe
     producers = [*dict.fromkeys([*recipe.measure.producers, *args.add])]
-    return replace(recipe, measure=replace(recipe.measure, producers=producers))
+    registry.check_options(registry.check_names(producers, recipe.reads), recipe.measure.options, recipe.reads)
+    if recipe.kind != "translator":
+        entry_of(recipe.data)
+    elif recipe.data.path is None:
+        pairs_entry(recipe.data.name)
+    return replace(recipe, measure=replace(recipe.measure, producers=producers)) if args.add else recipe
 
 
 @command(
@@ -127,6 +134,7 @@ def _measure_model(args) -> None:
     """Measure any model on your own texts; write a folder with the record and its report."""
     from attnfaith import recipes
     from attnfaith.data.own_data import read_texts
+    from attnfaith.measurement import registry
     from attnfaith.support.files import folder_lock
 
     keys = [key for key, _ in args.overrides]
@@ -134,6 +142,8 @@ def _measure_model(args) -> None:
         raise AttnfaithError("give texts that lie in a file or on the Hub: --data.path FILE or --data.hub_id OWNER/NAME")
     recipe = recipes.load(None, args.overrides)
     data, section = recipe.data, recipe.measure
+    of_pairs = registry.names("pairs")  # what the model reads is known when it is loaded
+    registry.check_names([name for name in dict.fromkeys([*section.producers, *args.add]) if name not in of_pairs])
     name = re.sub(r"[^\w.-]+", "-", Path(args.run).name if Path(args.run).is_dir() else args.run)
     folder = args.output or Path("runs") / f"{name}-{recipe.name}"
     path = folder / "record.parquet"
