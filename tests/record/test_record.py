@@ -106,11 +106,11 @@ def test_broken_rules_are_named(name, values, parts):
 
 
 def test_concatenate_keeps_settings():
-    first = record.with_settings(table(), [{"run": 1}])
-    second = record.with_settings(table(encoder=["cnn"] * 2), [{"run": 2}])
+    first = record.with_settings(table(), [{"seed": 1}])
+    second = record.with_settings(table(encoder=["cnn"] * 2), [{"seed": 2}])
     joined = record.concatenate([first, second])
     assert joined.column("encoder").to_pylist() == ["bilstm"] * 2 + ["cnn"] * 2
-    assert record.settings(joined) == [{"run": 1}, {"run": 2}]
+    assert record.settings(joined) == [{"seed": 1}, {"seed": 2}]
     assert record.column_of(joined.schema.field("attention")).axes == ("T",)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from attnfaith.record.identity import (
     LABELS,
@@ -395,7 +395,7 @@ def check_one_version(
     only. remedy: what to do, for the message.
     """
     made_by = (part["version"] for table in tables for part in settings(table) if "version" in part)
-    versions = sorted({".".join(str(version).split(".")[:2]) for version in made_by})
+    versions = sorted({".".join(version.split(".")[:2]) for version in made_by})
     if len(versions) > 1:
         raise RecordError(f"different versions of attnfaith measured the records, {', '.join(versions)}: {remedy}")
 
@@ -439,7 +439,20 @@ def plain(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
 
 
-_SETTINGS = TypeAdapter(list[dict])
+class Settings(BaseModel):
+    """What pages and cards read of the settings of a cell; there are more, and some records lack some."""
+
+    version: str = ""
+    identity: dict = {}
+    label_names: list[str] = []
+    producers: list[str] = []
+    model: str = ""
+    source: str = ""
+    recipe: dict = {}
+    run: dict = {}
+
+
+_SETTINGS = TypeAdapter(list[Settings])
 
 
 def settings(table: pa.Table) -> list[dict]:
@@ -449,10 +462,12 @@ def settings(table: pa.Table) -> list[dict]:
     """
     stored = (table.schema.metadata or {}).get(b"attnfaith", b"[]")
     try:
-        return _SETTINGS.validate_json(stored)
+        _SETTINGS.validate_json(stored)
     except ValidationError as error:
-        why = f"no list of one object per cell ({cut(str(error), 200)})"
-        raise RecordError(f"the record's settings are {excerpt(stored)}, {why}: measure the model anew") from error
+        fault = error.errors()[0]
+        why = f"{fault['msg']} at {'.'.join(map(str, fault['loc'])) or 'their start'}"
+        raise RecordError(f"the record's settings are {excerpt(stored)}: {why}; measure the model anew") from error
+    return json.loads(stored)
 
 
 def save(table: pa.Table, path: str | os.PathLike) -> None:
