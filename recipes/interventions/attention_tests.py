@@ -87,13 +87,7 @@ def impermissible_weight(cell: Cell) -> np.ndarray:
 
 def hidden_influence(cell: Cell) -> np.ndarray:
     """How far the prediction goes without the impermissible tokens (TVD), less attention on them. Undefined likewise."""
-    probs = cell.stacked("permissible_only_probs")
-    weights = impermissible_weight(cell)
-    defined = ~np.isnan(probs).any(axis=1) & ~np.isnan(weights)
-    influence = np.full(len(cell), np.nan)
-    if defined.any():
-        influence[defined] = total_variation_distance(cell.probs[defined], probs[defined]) - weights[defined]
-    return influence
+    return total_variation_distance(cell.probs, cell.stacked("permissible_only_probs")) - impermissible_weight(cell)
 
 
 def punctuation_mass(cell: Cell) -> np.ndarray:
@@ -112,11 +106,9 @@ def of_column(name: str) -> Number:
     return lambda cell: cell.column(name)
 
 
-def of_largest(name: str) -> Number:
-    return lambda cell: changes.single_weight(cell, "attention")[name]
-
-
-ERASED, ERASURE = "rationale_erasure_measures", "erasure_probs"
+ERASED = "rationale_erasure_measures"
+flips = pick(changes.erasure, "erasure_top_flips_attention")
+moved = pick(changes.erasure, "erasure_delta_jsd_attention")
 permuted = pick(changes.PERMUTATION.per_text, "permutation_tvd")
 width = pick(adversary.identifiability, "identifiability_width")
 permuted_maps = pick(changes.MAP_PERMUTATION.per_text, "map_permutation_tvd")
@@ -124,8 +116,8 @@ TESTS: Mapping[str, AttentionTest] = {
     "from_uniform": AttentionTest("attention: TVD from equal weights", -1, from_uniform),
     "permutation": AttentionTest("permuted weights: TVD", -1, permuted, "permuted_probs"),
     "adversary_exact": AttentionTest("exact adversary: JSD", 1, furthest_exact, "adversary_exact_jsd"),
-    "erasure_flip": AttentionTest("largest weight erased: decision changes", -1, of_largest("top_flips"), ERASURE),
-    "erasure_jsd": AttentionTest("largest weight erased, less random: JSD", -1, of_largest("delta_jsd"), ERASURE, most=2),
+    "erasure_flip": AttentionTest("largest weight erased: decision changes", -1, flips, "erasure_probs"),
+    "erasure_jsd": AttentionTest("largest weight erased, less random: JSD", -1, moved, "erasure_probs", most=2),
     "minimal_flip_set": AttentionTest("smallest flipping set: share", 1, smallest_set, "minimal_flip_size"),
     "comprehensiveness": AttentionTest(
         "comprehensiveness, less random", -1, over_random("comprehensiveness"), ERASED, most=2

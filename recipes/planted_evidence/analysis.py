@@ -18,21 +18,7 @@ from attnfaith.reporting.analysis import Analysis, Settings
 from attnfaith.reporting.cells import Cell, per_cell, readable
 
 from ..pages import INTERVAL, analysis
-from ..shared import (
-    CORRECT,
-    Models,
-    Twins,
-    answer,
-    as_table,
-    first,
-    heading,
-    kinds,
-    paired,
-    pick,
-    precision_of,
-    rows_of,
-    summary,
-)
+from ..shared import Models, Twins, answer, as_table, first, heading, kinds, paired, pick, precision_of, rows_of, summary
 
 
 APART = 0.75
@@ -97,7 +83,7 @@ def evidence(cells: Sequence[Cell]) -> pd.DataFrame:
         label = "a pair" if arguments.get("needs_context") else f"{arguments.get('redundancy', 1)}, each enough"
         label = "one word" if label.startswith("1,") else label
         names = [name for name in statistics(first(models)) if name.startswith(("attention on", "average precision"))]
-        numbers = {"accuracy": CORRECT, **{name: pick(statistics, name) for name in names}}
+        numbers = {"accuracy": pick(statistics, "correct"), **{name: pick(statistics, name) for name in names}}
         yield from rows_of(models, numbers, heading(models) | {"evidence": label})
 
 

@@ -18,12 +18,10 @@ from ..pages import INTERVAL, analysis
 from ..shared import (
     CORRECT,
     Models,
-    Number,
     answer,
     as_table,
     first,
     kinds,
-    mean_of_means,
     paired,
     pick,
     precision_of,
@@ -79,7 +77,7 @@ def models(groups: Sequence[Models]) -> pd.DataFrame:
     number of the section "selection". Columns: `shared.summary`.
     """
     for group in groups:
-        numbers: dict[str, Number] = {"accuracy": CORRECT}
+        numbers = {"accuracy": CORRECT}
         cell = first(group)
         if cell.has("rationale"):
             numbers |= {f"auprc_{name}": precision_of(name) for name in (ATTENTION, *cell.measures)}
@@ -143,7 +141,7 @@ def places(groups: Sequence[Models]) -> pd.DataFrame:
             p_values = [selection.places(cell)[label].p_value for cell in group.values()]
             gain = summary(numbers["places"] - numbers["lengths"], (-1, 1))
             row = heading(group) | {"of": label, "n_seeds": len(group), "n_texts": int((~np.isnan(numbers["places"])).sum())}
-            row |= {name: mean_of_means(sides) for name, sides in numbers.items()}
+            row |= {name: summary(sides)["mean"] for name, sides in numbers.items()}
             row |= {"difference": gain["mean"], "diff_low": gain["ci_low"], "diff_high": gain["ci_high"]}
             tests += [row | {"row": len(rows), "p_value": p_value} for p_value in p_values]
             rows.append(row | {"p_least": np.fmin.reduce(p_values), "p_most": np.fmax.reduce(p_values)})
