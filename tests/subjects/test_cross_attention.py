@@ -91,6 +91,17 @@ def test_recurrent_translators_read_edited_weights(recurrence, projection):
     assert "attend" not in vars(model.decoder)
 
 
+@pytest.mark.parametrize("kind", STACKED)
+def test_the_head_at_some_places_gives_what_it_gives_at_all(kind):
+    """Of words of one token and of two, and of each pair of a batch whatever its length."""
+    own = open_subject(kind)
+    with own.evaluating():
+        batch = own.encode(PAIRS)
+        words, embedded = torch.tensor([4, 1, 2]), own.embed(batch).detach()
+        some, own.head = own.log_probs_of(batch, words, embedded), None
+        torch.testing.assert_close(some, own.log_probs_of(batch, words, embedded))
+
+
 def test_capabilities_and_identity():
     assert all(open_subject(kind).capabilities == open_subject(kind).can for kind in STACKED)
     assert open_subject("luong").can - open_subject("luong").capabilities == {"stacked parts"}

@@ -138,8 +138,7 @@ class IntegratedGradients(PairMeasure):
             reached = word_sums(pair, subject.log_probs(pair))[0]
 
         def value(points, rows):
-            copies = pair.take(torch.zeros_like(rows))
-            return word_sums(copies, subject.log_probs(copies, points)).gather(1, rows.unsqueeze(1)).squeeze(1)
+            return subject.log_probs_of(pair.take(torch.zeros_like(rows)), rows, points)
 
         lengths = torch.full((count,), embedded.shape[1], device=embedded.device)
         return Line(start.expand(count, -1, -1), embedded.expand(count, -1, -1), lengths, value, reached)

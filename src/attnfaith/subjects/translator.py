@@ -12,6 +12,7 @@ decoder, A heads, D the size of a head's values, E that of a state, H hidden, n 
 import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -74,6 +75,8 @@ class SequenceSubject(base.Subject):
     class_names = ()
     numbers: Sequence[int]
     """The numbers of the maps of its layers, for edits."""
+    head: torch.nn.Module | None = None
+    """The module that makes the logits of a place from the decoder's state there alone; None without such a module."""
     vocabulary_size: int
     """The number of words that the decoder chooses from."""
 
@@ -125,16 +128,28 @@ class SequenceSubject(base.Subject):
 
     def log_probs(self, batch: PairBatch, embedded: torch.Tensor | None = None) -> torch.Tensor:
         """(B,N) in float64: the log probability of each target token; 0 on padding. Gradients reach embedded (B,S,E)."""
+        return self._label_log_probs(batch, embedded, batch["labels"])
+
+    def log_probs_of(self, batch: PairBatch, words: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
+        """(B,) in float64: the log probability of the target word `words` (B,) of each pair. Gradients reach embedded."""
+        owned = batch["target_words"] == words.unsqueeze(1)
+        labels, places = torch.where(owned, batch["labels"], UNCOUNTED), None
+        if self.head is not None:  # it makes the logits of these words' places alone
+            places = owned.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, : int(owned.sum(1).max())]
+            labels = labels.gather(1, places)
+        return self._label_log_probs(batch, embedded, labels, places).sum(1)
+
+    def _label_log_probs(self, batch: PairBatch, embedded, labels: torch.Tensor, places=None) -> torch.Tensor:
         parts = []
-        for some in self._at_once(len(batch), batch):
-            logits = self.logits(batch.take(some), embedded=None if embedded is None else embedded[some])
-            parts.append(label_log_probs(logits, batch["labels"][some]))
+        for some in self._at_once(torch.arange(len(batch), device=self.device), labels):
+            with nullcontext() if places is None else at_places(self.head, places[some]):
+                logits = self.logits(batch.take(some), embedded=None if embedded is None else embedded[some])
+            parts.append(label_log_probs(logits, labels[some]))
         return torch.cat(parts)
 
-    def _at_once(self, count: int, batch: PairBatch) -> Sequence[torch.Tensor]:
-        """The numbers of `count` copies of a batch's pairs, in as many as are read together."""
-        copies = torch.arange(count, device=self.device)
-        return copies.split(max(1, NUMBERS_AT_ONCE // (batch["labels"].shape[1] * self.vocabulary_size))) if count else ()
+    def _at_once(self, copies: torch.Tensor, labels: torch.Tensor) -> Sequence[torch.Tensor]:
+        """Numbers (n,) of copies, in as many as are read together with the logits of labels (B,N)."""
+        return copies.split(max(1, NUMBERS_AT_ONCE // (labels.shape[1] * self.vocabulary_size))) if len(copies) else ()
 
     @torch.no_grad()
     def attention(self, batch: PairBatch) -> torch.Tensor:
@@ -148,7 +163,7 @@ class SequenceSubject(base.Subject):
     @torch.no_grad()
     def edited(self, batch: PairBatch, owner: torch.Tensor, edit: Edit) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """For copies `owner` (n,) of pairs, some at a time: their numbers (m,), and their logits (m,N,V) under an edit."""
-        for some in self._at_once(len(owner), batch):
+        for some in self._at_once(torch.arange(len(owner), device=self.device), batch["labels"]):
             encoded = batch.once("encoded", self, lambda: self.encoded(batch))
             copied = instances(encoded, owner[some], len(batch))
             yield some, self.logits(batch.take(owner[some]), edit.take(some), encoded=copied)
@@ -209,6 +224,22 @@ class CrossAttention(Hooked, SequenceSubject):
         maps = self.run(batch, keep=self.numbers).maps
         return [(widened(attention_map.weights), widened(attention_map.values)) for attention_map in maps]
 
+    @cached_property
+    def head(self):
+        head, pair = self.model.get_output_embeddings(), Pairs(self).inputs[0]
+        if head is None:
+            return None
+        places = torch.tensor([[1, 0]], device=self.device)
+        try:
+            with torch.no_grad():
+                logits = self.logits(pair)
+                with at_places(head, places):
+                    some = self.logits(pair)
+        except (RuntimeError, ValueError, IndexError):  # what follows the head wants all places
+            return None
+        same = some.shape[:2] == places.shape and torch.allclose(some, logits[:, [1, 0]], rtol=1e-4, atol=1e-5)
+        return head if same else None
+
     def vectors(self, pair: PairBatch) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """For each layer, of one pair: weights (A,N,S), and the values of each head after the output projection (A,S,E),
         without its bias; weighed and summed over heads they are the source's part in the decoder's states.
@@ -242,6 +273,13 @@ class CrossAttention(Hooked, SequenceSubject):
 
                 self.run(pair.take(copies), Edit(values=zeroed), (), instances(encoded, copies, 1))
         return [(layer.result[0], results) for layer, results in zip(crossed, by_layer, strict=True)]
+
+
+def at_places(module: torch.nn.Module, places: torch.Tensor):
+    """Within, a module reads the states (B,N,E) at `places` (B,k) alone."""
+    return module.register_forward_pre_hook(
+        lambda module, inputs: (inputs[0].gather(1, places.unsqueeze(2).expand(-1, -1, inputs[0].shape[2])),)
+    )
 
 
 def label_log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
