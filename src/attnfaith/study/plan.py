@@ -24,6 +24,7 @@ from attnfaith.support.files import RECORD, STATE, read_object
 
 
 LONGEST_NAME = 200
+TRAIN = (sys.executable, "-m", "attnfaith", "train")
 
 
 @section
@@ -75,16 +76,7 @@ class Cell:
     @property
     def command(self) -> list[str]:
         """The command that makes the run, or goes on with it."""
-        return [
-            sys.executable,
-            "-m",
-            "attnfaith",
-            "train",
-            "--config",
-            self.recipe,
-            "--resume_from_checkpoint",
-            *self.overrides,
-        ]
+        return [*TRAIN, "--config", self.recipe, "--resume_from_checkpoint", *self.overrides]
 
     @property
     def log(self) -> Path:
