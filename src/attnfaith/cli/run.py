@@ -19,16 +19,13 @@ def _load(path: Path | None, args, *, untrusted: bool = False):
     before torch is imported.
     """
     from attnfaith import recipes
-    from attnfaith.data.registry import entry_of, pairs_entry
     from attnfaith.measurement import registry
+    from attnfaith.recipes.files import check_data
 
     recipe = recipes.load(path, args.overrides, untrusted=untrusted)
     producers = [*dict.fromkeys([*recipe.measure.producers, *args.add])]
     registry.check_options(registry.check_names(producers, recipe.reads), recipe.measure.options, recipe.reads)
-    if recipe.kind != "translator":
-        entry_of(recipe.data)
-    elif recipe.data.path is None:
-        pairs_entry(recipe.data.name)
+    check_data(recipe)
     return replace(recipe, measure=replace(recipe.measure, producers=producers)) if args.add else recipe
 
 

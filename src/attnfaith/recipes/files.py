@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from attnfaith.data.registry import entry_of, pairs_entry
 from attnfaith.recipes.options import parse_overrides
 from attnfaith.recipes.schema import Recipe, RecipeError, make_section
 from attnfaith.support.errors import cut, excerpt
@@ -143,6 +144,14 @@ def named(source: str) -> Iterator[None]:
         yield
     except RecipeError as error:
         raise RecipeError(f"{source}: {error}") from error
+
+
+def check_data(recipe: Recipe) -> None:
+    """Raise DatasetError where no data set of the recipe's name is registered for its kind of model. Needs no torch."""
+    if recipe.kind != "translator":
+        entry_of(recipe.data)
+    elif recipe.data.path is None:
+        pairs_entry(recipe.data.name)
 
 
 def dump(recipe: Recipe) -> str:

@@ -25,10 +25,11 @@ from transformers import (
 from attnfaith import loading, models
 from attnfaith.data.loading import ROOT_VARIABLE, file_digest
 from attnfaith.data.pair_encoding import build_pair_tokenizer
-from attnfaith.data.registry import entry_of, pairs_entry
+from attnfaith.data.registry import entry_of
 from attnfaith.data.tokenization import build_tokenizer
 from attnfaith.data.vectors import load_vectors
 from attnfaith.recipes import Recipe, RecipeError
+from attnfaith.recipes.files import check_data
 from attnfaith.subjects import SelfAttention
 from attnfaith.subjects.base import position_limit
 from attnfaith.support.errors import excerpt
@@ -108,10 +109,8 @@ def _marian_fields(*, hidden_size, num_hidden_layers, num_attention_heads, inter
 
 def check_model(recipe: Recipe, *, files: bool = False) -> None:
     """Raise an AttnfaithError where data set, model or penalties of a recipe do not suit; files: a pretrained one too."""
-    translates = recipe.kind == "translator"
-    if translates and recipe.data.path is None:
-        pairs_entry(recipe.data.name)  # which raises where there is none
-    config = model_config(recipe, pair=not translates and entry_of(recipe.data).pair)
+    check_data(recipe)
+    config = model_config(recipe, pair=recipe.kind != "translator" and entry_of(recipe.data).pair)
     if recipe.penalties.word_tying and recipe.data.vectors is None:
         check_sizes(config.hidden_size, config.embedding_size)
     if files and recipe.kind == "pretrained":
