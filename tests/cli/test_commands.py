@@ -87,9 +87,9 @@ def test_train_measure_report(folder, capfd, fails):
 
 @pytest.mark.slow
 @pytest.mark.gate
-def test_an_interrupted_training_goes_on_to_the_same_weights(folder):
+def test_an_interrupted_training_goes_on_to_the_same_weights(folder, repository):
     words = ["--config", "tiny.yaml", "--num_train_epochs", "30", "--report.page=false"]
-    command = [sys.executable, "-m", "attnfaith", "train", *words]
+    command = [sys.executable, str(repository / "recipes" / "train.py"), *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not list(folder.glob("run/checkpoints/checkpoint-*/trainer_state.json")):

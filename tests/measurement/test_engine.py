@@ -303,7 +303,7 @@ TWO = [
 ]  # fmt: skip
 
 
-def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path):
+def test_two_processes_write_the_same_record(tiny_recipe, tmp_path):
     from attnfaith import runs
 
     sizes = {"train": 64, "validation": 24, "test": 300}  # three shards, two for the first process
@@ -318,8 +318,7 @@ def test_two_processes_write_the_same_record(tiny_recipe, repository, tmp_path):
         work = runs.preparation.Run(recipe, folder, state)
         runs.train.train(work, runs.training_arguments(recipe))
     alone = record.load(runs.measure_run(folder, recipe))
-    script = repository / "recipes" / "measure.py"
-    command = [sys.executable, *TWO, str(script), str(folder), "--output", str(tmp_path / "two.parquet")]
+    command = [sys.executable, *TWO, "-m", "attnfaith", "measure", str(folder), "--output", str(tmp_path / "two.parquet")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
