@@ -6,6 +6,7 @@ Shapes: N texts or pairs of sentences, T tokens of a text or source words, C cla
 """
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
@@ -36,7 +37,7 @@ from attnfaith.reporting.html import packed, script, template
 from attnfaith.reporting.sections.agreement import measures_chart, side_by_side
 from attnfaith.reporting.sections.alignment import ANY, AXES, Reading, at, columns, readings, weights
 from attnfaith.reporting.tables import table_files
-from attnfaith.reporting.verdicts import verdict
+from attnfaith.reporting.verdicts import UNMEASURED, verdict
 from attnfaith.support.errors import FileError
 from attnfaith.support.escaping import file_name
 from attnfaith.support.files import write_atomically
@@ -181,17 +182,23 @@ def figure_stem(cell: Cell, place: int, keys: Sequence[str], chart: Chart) -> st
 def first_screen(cell: Cell, key: str = "chart") -> dict[str, object]:
     """The first screen of one cell of texts. key: names its chart among those of the page.
 
-    ratio: places of ρ on a scale of 0 to 100, by name; {} where it was not computed. chart: SVG; None without a measure.
-    why_chart: a remark on it. text: the one that is shown; why: this one.
+    ratio: places of ρ on a scale of 0 to 100, by name; {} where it was not computed. command: what to do, as a command; ""
+    where the record names no run. chart: SVG; None without a measure. why_chart: a remark on it. text: the one that is
+    shown; why: this one.
     """
     outcome, chart = verdict([cell]), measures_chart([cell])
     measures = ["integrated_gradients"] if "integrated_gradients" in cell.measures else main_measures(cell)[-1:]
     row, why = heatmap.middle_text(cell)
     ratio = outcome.ratio
     ends = {} if np.isnan(ratio.low) else {"value": ratio.value, "low": ratio.low, "high": ratio.high}
+    run = cell.settings.get("recipe", {}).get("output_dir")
+    words = ["show", run, *(["--measures", *measures] if measures else [])]
+    if outcome == UNMEASURED:
+        words = ["measure", run, "--add", "integrated_gradients", "comprehensiveness"]
     return {
         "title": describe(cell.heading),
         "verdict": outcome,
+        "command": shlex.join(["attnfaith", *words]) if run else "",
         "ratio": {name: 100 * min(max(place, 0.0), 1.0) for name, place in ends.items()},
         "chart": chart and svg(chart, key),
         "why_chart": chart.why if chart else "",
