@@ -288,14 +288,13 @@ class Report:
 
 SCHEDULE = {"lr_scheduler_type": "linear", "warmup_steps": 0.1}
 """Of pretrained models and translators: the learning rate rises over a tenth of the updates, then falls to 0."""
-ARGUMENTS = (
-    *("activation_", "adam_", "auto_find", "average_tokens", "bf16", "data_seed", "dataloader_", "disable_tqdm", "eval_"),
-    *("fp16", "full_determinism", "gradient_", "ignore_data", "label_smoothing", "log_", "logging_", "lr_scheduler"),
-    *("max_steps", "neftune_", "save_", "skip_memory", "tf32", "torch_empty", "use_cache", "warmup_"),
+REFUSED_ARGUMENTS = (
+    *("_", "accelerator", "batch_eval", "dataloader_multi", "ddp_", "debug", "deepspeed", "do_", "enable_jit", "fsdp"),
+    *("greater", "hub_", "include_", "label_names", "length_column", "liger", "load_best", "local_rank", "logging_dir"),
+    *("optim", "output_dir", "parallelism", "project", "push_to_hub", "remove_unused", "report_to", "resume_from"),
+    *("run_name", "seed", "torch_compile", "trackio", "use_liger"),
 )
-"""Beginnings of the names of TrainingArguments that a recipe may set: they name no files, code or machines, as it may come
-from a stranger.
-"""
+"""Beginnings of the names of TrainingArguments that no recipe sets, as it may come from a stranger."""
 
 
 @section
@@ -416,8 +415,8 @@ class Recipe:
         unknown = pairs and metric not in (None, "loss", "token_accuracy")
         yield unknown, f"training.metric_for_best_model={excerpt(metric)}: of sentence pairs choose loss or token_accuracy"
         for name in training.arguments:
-            where = f"set training.{name}" if name in own else f"choose from those that begin with {', '.join(ARGUMENTS)}"
-            yield name in own or not name.startswith(ARGUMENTS), f"training.arguments.{cut(name, 60)}: {where}"
+            where = f"set training.{name}" if name in own else "a recipe names no files, code or machines here"
+            yield name in own or name.startswith(REFUSED_ARGUMENTS), f"training.arguments.{cut(name, 60)}: {where}"
 
 
 SECTIONS = {key.name: key.type for key in fields(Recipe) if is_dataclass(key.type)}
