@@ -1,6 +1,6 @@
 """Texts without each of their tokens, read by a BiLSTM in one pass over all of them.
 
-Reading every shorter text anew gives the same, to rounding, and takes 3 to 13 times as long. These functions know `BiLSTM`
+Reading every shorter text anew gives the same, to rounding, and takes 3 to 7 times as long. These functions know `BiLSTM`
 itself: a subclass may read texts otherwise, and so may the class of that name that travels with a checkpoint.
 
 Shapes: B texts, T tokens, E embedding, D units of one direction, H = 2D states, N deletions of a text, R rows, which are
