@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, device
     Raises RunError, RecipeError, DatasetError or MeasurementError before work is lost, FileError where another process
     works in the folder, and DivergedError where loss or weights stop being numbers: then no model is kept.
     """
+    started = time.perf_counter()
     state, folder, clear = _processes(recipe), Path(recipe.output_dir), overwrite and not resume
     arguments, path = training_arguments(recipe), folder / RECORD
     check_model(recipe, files=clear or not (folder / MODEL).is_dir())  # a trained model needs them no more
@@ -79,7 +81,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, device
                 write_report(
                     record.load(path), folder / REPORT, title=recipe.report.title, n_examples=recipe.report.examples
                 )
-            note(folder, status="complete")
+            note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
             _print_results(path)
         state.wait_for_everyone()
     return (folder / REPORT / "index.html" if recipe.report.page else path).resolve()
@@ -146,7 +148,7 @@ def measure(run: Run, path: Path, device=None) -> None:
     if recipe.objective.kind == "guided":
         weights = record.rows(run.base_record(rows), "attention")
         attention = dict(zip(rows["instance_id"], weights, strict=True))
-    facts = read_state(run.folder)
+    facts = {key: value for key, value in read_state(run.folder).items() if key != "seconds"}  # records are the same again
     data = {"revision": loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
     texts, training_texts = fingerprint(run.drawn), facts["texts"]["train"]
     if removal is not None:  # what is left of them; two measures may leave the same

@@ -24,7 +24,7 @@ from attnfaith.reporting.html import template
 from attnfaith.reporting.seed_tables import FORMATS, overview
 from attnfaith.reporting.tables import table_files
 from attnfaith.study.plan import Cell, Study, complete
-from attnfaith.support.files import RECORD, is_locked, write_atomically
+from attnfaith.support.files import RECORD, STATE, is_locked, read_object, write_atomically
 
 
 PROVENANCE = ("version", "commit", "dirty", "libraries", "python", "device")
@@ -72,7 +72,7 @@ def write_results(study: Study, cells: pd.DataFrame, folders: Mapping[str, Path]
     tables = {**tables, **own.tables}
     texts = {**own.texts, **{f"{name}.md": grid.formatted("markdown") for name, grid in own.grids.items()}}
     figures = {**study_figures(measured, study.tables), **own.figures}
-    files = {**texts, "made.json": json.dumps(provenance(len(cells), records), indent=1) + "\n"}
+    files = {**texts, "made.json": json.dumps(provenance(len(cells), folders, records), indent=1) + "\n"}
     for name, table in tables.items():
         files |= table_files(table, name)
     for name, figure in figures.items():
@@ -83,17 +83,18 @@ def write_results(study: Study, cells: pd.DataFrame, folders: Mapping[str, Path]
     return write_page(output, cells, folders, Analysis(tables, own.grids, texts, figures), measured)
 
 
-def provenance(planned: int, records: Mapping[str, pa.Table]) -> dict:
+def provenance(planned: int, folders: Mapping[str, Path], records: Mapping[str, pa.Table]) -> dict:
     """Return the content of made.json.
 
-    cells: how many are planned, and complete. made_by: for each distinct provenance (`PROVENANCE`), it and how many cells
-    have it, the most common first. One entry whose dirty is false shows that everything beside this file comes from one
-    commit.
+    cells: how many are planned, and complete. seconds: the sum over complete ones; a run that was stopped counts from where
+    it went on. made_by: for each distinct provenance (`PROVENANCE`), it and how many cells have it, the most common first.
+    One entry whose dirty is false shows that everything beside this file comes from one commit.
     """
     entries = [part.get("provenance") or {} for table in records.values() for part in record.settings(table)]
     counts = Counter(json.dumps({name: entry.get(name) for name in PROVENANCE}, sort_keys=True) for entry in entries)
     return {
         "cells": {"planned": planned, "complete": len(records)},
+        "seconds": round(sum(read_object(folder / STATE).get("seconds", 0.0) for folder in folders.values()), 1),
         "made_by": [{"cells": count, **json.loads(entry)} for entry, count in counts.most_common()],
     }
 
