@@ -148,7 +148,7 @@ def test_frames_hold_what_the_table_holds(measured):
         assert row["mean"] == pytest.approx(per_text[name].mean(), nan_ok=True)
         assert row["n"] == per_text[name].notna().sum() and row["n"] + row["n_undefined"] == len(measured)
     of_tau = summary.loc[[f"tau attention–{measure}" for measure in agreement.index]]
-    assert of_tau[["ci_low", "ci_high"]].to_numpy().tolist() == agreement[["ci_low", "ci_high"]].to_numpy().tolist()
+    np.testing.assert_allclose(of_tau[["ci_low", "ci_high"]], agreement[["ci_low", "ci_high"]], rtol=1e-12)
 
 
 def test_equality(measured):

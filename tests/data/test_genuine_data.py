@@ -59,7 +59,8 @@ def digest(loaded):
     for split, rows in loaded.splits.items():
         for column in sorted(rows.column_names):
             actual.update(json.dumps([split, column, rows[column][:]]).encode())
-    rest = [loaded.dropped, loaded.empty("text"), loaded.label_names, loaded.vocabulary_texts]
+    empty = {split: int((counts == 0).sum()) for split, counts in loaded._counts("text").items()}
+    rest = [loaded.dropped, empty, loaded.label_names, loaded.vocabulary_texts]
     actual.update(json.dumps(rest).encode())
     return actual.hexdigest()[:16]
 

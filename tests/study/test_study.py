@@ -256,6 +256,7 @@ def test_the_page_links_its_files_and_escapes_its_texts(tmp_path, monkeypatch):
         folders[name] = Path("runs") / name
         folders[name].mkdir(parents=True)
         record.save(draw(20, **fields), folders[name] / "record.parquet")
+        (folders[name] / "run.json").write_text('{"seconds": 1.5}')
     (folders["a 1"] / "report").mkdir()
     (folders["a 1"] / "report" / "index.html").write_text("a report")
     rows = [(name, "x", "complete", 20, "") for name in folders]
@@ -263,6 +264,7 @@ def test_the_page_links_its_files_and_escapes_its_texts(tmp_path, monkeypatch):
     cells = pd.DataFrame(rows, columns=["cell", "block", "status", "n", "reason"]).astype({"n": "Int64"})
     planned = plan.Study("runs", "papers/first/results", [plan.Block("a.yaml")], tables=["agreement"])
     page = results.write_results(planned, cells, folders)
+    assert json.loads((page.parent / "made.json").read_text())["seconds"] == 4.5
     html = page.read_text()
     links = re.findall(r'(?:href|src)="([^"]+)"', html)
     assert "Complete: 3 of 4 cells. 1 failed. Data sets: sst. Seeds: 1, 2." in html
