@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from attnfaith import record as records
 from attnfaith.reporting.cells import ReportError, one_cell, split_cells
 from attnfaith.reporting.sections import agreement, performance, saliency
-from attnfaith.reporting.seed_tables import seed_table
+from attnfaith.reporting.seed_tables import overview, seed_table
 from attnfaith.reporting.tables import Grid, over_seeds, table_files
 from tests.records import build, draw, replaced
 
@@ -163,6 +163,14 @@ def test_mean_and_spread_over_seeds_and_none_of_one(three):
     np.testing.assert_allclose(numbers["std"], [np.std([0.5, 0.6, 0.7], ddof=1), np.nan])
     alone = seed_table(three[-1:], ["encoder"], "measure")
     assert lines(alone) == [["cnn", "1.000"]] and "one seed, so no spread" in alone.grid.note
+
+
+def test_the_wide_tables_tell_texts_of_one_data_set_apart():
+    """A model on texts without some words, of another seed than one on whole texts: these are no two seeds of one kind."""
+    cells = [one_cell(draw(20, seed=1)), one_cell(draw(20, seed=2, training_texts="without"))]
+    for table in overview(cells):
+        assert table.grid.columns[:3] == ("dataset", "encoder", "training_texts")
+        assert [row[2] for row in lines(table)] == [cells[0].identity.training_texts, "without"]
 
 
 def test_numbers_over_seeds_are_those_of_the_reports_tables():

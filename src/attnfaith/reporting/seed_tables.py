@@ -124,8 +124,8 @@ def overview(cells: Sequence[Cell]) -> list[SeedTable]:
     """The tables of a study or of a few seeds, a row for each kind of model: numbers by measure, and all others."""
     rows = differing_keys(cells, KINDS) or ["dataset", "encoder"]
     table = numbers_table(cells)
-    if table.duplicated([*rows, "quantity", "seed"]).any():  # one data set in two versions
-        rows += [name for name in FINGERPRINTS if table[name].nunique() > 1]
+    versions = table.groupby([*rows, "quantity"])[[*FINGERPRINTS]].nunique() > 1
+    rows += [name for name in FINGERPRINTS if versions[name].any()]  # of one data set, such as with words and without
     measured, others = table[table["measure"] != ""].assign(quantity=""), table[table["measure"] == ""]
     parts = ((measured, "agreement", BY_MEASURE, "measure"), (others, "numbers", "Mean over texts", "quantity"))
     return [_over_seeds(part, name, title, rows, column) for part, name, title, column in parts if len(part)]
