@@ -20,18 +20,6 @@ def build(name, seed=0, **fields):
     return encoder
 
 
-def build_subclass(name):
-    """An encoder of a subclass of the named one, whose forward pass reads other tokens: twice what it is given."""
-
-    class Doubling(ENCODERS[name]):
-        def forward(self, embedded, mask):
-            return super().forward(2 * embedded, mask)
-
-    encoder = build(name)
-    encoder.__class__ = Doubling
-    return encoder
-
-
 def texts(lengths=LENGTHS, padding=0.0):
     generator = torch.Generator().manual_seed(1)
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]

@@ -69,10 +69,8 @@ def own_part(file):
 
 
 def is_closed(file):
-    return (file.parts[1] == "models" and file.name != "__init__.py") or file.parts[1:3] == (
-        "metrics",
-        "attention_faithfulness",
-    )
+    folder = file.parts[1:-1]
+    return (folder == ("models",) and file.name != "__init__.py") or folder == ("metrics", "attention_faithfulness")
 
 
 def test_direction():
@@ -99,12 +97,12 @@ def test_what_a_package_exports_is_imported_from_it_alone():
                 assert not package or inside, f"{path}: import {name} from {package}"
 
 
-def test_no_circle_between_the_files_of_reporting():
-    files = {".".join(file.with_suffix("").parts): file for file in FILES if own_part(file) == "reporting"}
-    graph = {
-        name: {absolute(file, *imported) for imported in imports(file)} & set(files) - {name} for name, file in files.items()
-    }
-    assert len(list(TopologicalSorter(graph).static_order())) == len(files), "CycleError names the circle"
+def test_no_circle_between_files():
+    """What `static_order` raises names the circle."""
+    files = {".".join(file.with_suffix("").parts): file for file in FILES}
+    graph = {name: {absolute(file, *i) for i in imports(file)} & set(files) - {name} for name, file in files.items()}
+    graph["attnfaith.subjects.protocol"].remove("attnfaith.subjects.base")  # for annotations alone
+    assert set(TopologicalSorter(graph).static_order()) == set(files)
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if is_closed(file)], ids=str)

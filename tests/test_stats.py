@@ -128,8 +128,8 @@ def test_of_one_seed_or_of_equal_texts_it_is_the_t_test():
     for numbers, sample in ((texts, texts[0]), (np.repeat(by_seed[:, None], 30, axis=1), by_seed)):
         expected = scipy_stats.ttest_1samp(sample, 0)
         interval = expected.confidence_interval(0.95)
-        numbers = (over_seeds_of_texts(numbers), (sample.mean(), interval.low, interval.high, expected.pvalue))
-        assert numbers[0] == pytest.approx(numbers[1], rel=1e-6)
+        by_t_test = (sample.mean(), interval.low, interval.high, expected.pvalue)
+        assert over_seeds_of_texts(numbers) == pytest.approx(by_t_test, rel=1e-6)
 
 
 def test_both_are_added_in_squares():
@@ -174,14 +174,10 @@ def test_seeds_that_fall_apart_or_all_agree_have_no_interval():
     assert seeds_in_words([1.0, 0.97, np.nan, 0.5], 0.6) == "2 of 3 seeds above 0.6 (1.00, 0.97, 0.50)"
 
 
-def median_interval(values):
-    return interval_of(values, np.median)
-
-
 COVERED = {
     "share": (lambda rng: rng.binomial(1, 0.1, 30).astype(float), 0.1, interval_of),
     "mean": (lambda rng: rng.exponential(size=30), 1.0, interval_of),
-    "median": (lambda rng: rng.exponential(size=30), np.log(2), median_interval),
+    "median": (lambda rng: rng.exponential(size=30), np.log(2), lambda values: interval_of(values, np.median)),
     "tau": (lambda rng: 1 - 2 * rng.beta(2, 5, 30), 1 - 4 / 7, t_interval),  # skewed and cut at 1
 }
 

@@ -79,17 +79,14 @@ def test_pairs_with_links_by_the_front_door():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"links": LINKS[:2]}, "links has 2 rows and there are 3 source sentences; give one each"),
-        ({"links": ["0-0", "", ""], "links_from": 1}, "should count words from 1 and holds the link 0-0: it counts from 0"),
+        ({"links": LINKS[:2]}, "links has 2 rows"),
+        ({"links": ["0-0", "", ""], "links_from": 1}, "link 0-0"),
         ({"links": "nowhere.align"}, "links='nowhere.align' cannot be read"),
-        (
-            {"texts": [("a man", "ein man"), ("a", " ")]},
-            "pair 'texts/1': there is no word of the target sentence: leave it out",
-        ),
-        ({"texts": ["a man"]}, "reads pairs of sentences: give a list of"),
+        ({"texts": [("a man", "ein man"), ("a", " ")]}, "'texts/1': .*target"),
+        ({"texts": ["a man"]}, "pairs of sentences"),
         ({"labels": [0, 1, 1]}, "labels: .*links="),
-        ({"measures": ["attention_norm"]}, "no measure is called 'attention_norm'; did you mean 'attention'"),
-        ({"attention": "rollout"}, "attention='rollout': models of transformers from sequences to sequences have one"),
+        ({"measures": ["attention_norm"]}, "'attention_norm'.*'attention'"),
+        ({"attention": "rollout"}, "attention='rollout'"),
     ],
 )
 def test_bad_input_gets_one_line_before_any_work(arguments, message, monkeypatch):
@@ -126,13 +123,13 @@ def test_long_sentences_are_cut_at_words_and_marked(capsys):
     assert rows["tokens"][0] == ["old"] * 28 + ["boats"] * 2 and rows["source_words"][0][-4:] == [28, 28, 29, -1]
     assert np.array(rows["gold_links"][0]).sum() == 2
     attnfaith.measure(own, [(long, "ein")], measures=["attention"])
-    assert "1 of 1 pair: cut, being longer than the model reads" in capsys.readouterr().err
+    assert "1 of 1 pair: cut" in capsys.readouterr().err
 
 
 def test_a_word_without_a_token_and_a_target_without_an_end():
     own, odd = subject("marian"), tokenizer()
     odd.backend_tokenizer.normalizer = normalizers.Replace("!", "")
-    with pytest.raises(AttnfaithError, match="no token for word 1, '!', of the source sentence: leave it out, in the links"):
+    with pytest.raises(AttnfaithError, match="word 1, '!', of the source sentence"):
         type(own)(own.model, odd).encode([("a !", "ein")])
     pair = type(own)(own.model, tokenizer("$A")).encode([("a man", "ein boot")])
     assert pair["labels"].tolist()[0][-1] == 2 and pair["target_words"].tolist()[0][-1] == -1

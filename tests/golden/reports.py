@@ -33,8 +33,7 @@ def quickstart() -> attnfaith.Record:
 
 def frames() -> dict:
     """The numbers of a report as frames: how measures agree, and all numbers in short."""
-    made = {"agreement": quickstart().agreement(), "summary": quickstart().summary()}
-    return {name: {column: frame[column].tolist() for column in frame} for name, frame in made.items()}
+    return values_of({"agreement": quickstart().agreement(), "summary": quickstart().summary()})
 
 
 def tables() -> dict:
@@ -44,7 +43,12 @@ def tables() -> dict:
         quickstart().report(Path(folder) / "report")
         paths = sorted((Path(folder) / "report" / "tables").glob("*.csv"))
         read = {path.stem: pd.read_csv(path, **as_written) for path in paths}
-    return {name: {column: frame[column].tolist() for column in frame} for name, frame in read.items()}
+    return values_of(read)
+
+
+def values_of(frames: dict[str, pd.DataFrame]) -> dict[str, dict[str, list]]:
+    """The values of frames by name and column."""
+    return {name: {column: frame[column].tolist() for column in frame} for name, frame in frames.items()}
 
 
 def card() -> dict:
@@ -87,12 +91,12 @@ def logits(name: str, model) -> list:
     if not subjects.of_pairs(name):
         texts = zip(plan["texts"], plan["questions"], strict=True)
         return [model(**read(*both if name == "pair" else both[:1])).logits[0].tolist() for both in texts]
-    said = []
+    log_probs = []
     for source, target in plan["pairs"]:
         labels = read(target).input_ids
         scores = model(**read(source), labels=labels).logits.log_softmax(-1)
-        said.append(scores[0].gather(1, labels.T)[:, 0].tolist())
-    return said
+        log_probs.append(scores[0].gather(1, labels.T)[:, 0].tolist())
+    return log_probs
 
 
 def predictions() -> dict:

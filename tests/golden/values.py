@@ -123,5 +123,5 @@ def provenance() -> dict[str, str]:
     """What made the values."""
     commit = subprocess.run(["git", "log", "-1", "--format=%H", "--", "src"], capture_output=True, text=True, check=True)
     versions = {module.__name__: module.__version__ for module in (attnfaith, torch, transformers, np)}
-    made = {"command": "python -m tests.golden.write", "date": datetime.date.today().isoformat()}
-    return {**made, "commit": commit.stdout.strip(), **versions}
+    origin = {"command": "python -m tests.golden.write", "date": datetime.date.today().isoformat()}
+    return {**origin, "commit": commit.stdout.strip(), **versions}

@@ -17,9 +17,9 @@ def record(subject: str) -> dict:
         absent += [name for name in lacking if name not in (*subjects.PLAN["left_out"], *absent)]
         if able := [name for name in names if name not in lacking]:
             columns = subjects.columns(subject, group, able)
-            new = {name: one for name, one in columns.items() if str(one) != stored.get(name)}
+            new = {column: numbers for column, numbers in columns.items() if str(numbers) != stored.get(column)}
             parts[group] = {"names": able, "columns": new}
-            stored = {name: str(one) for name, one in columns.items()} | stored
+            stored = {column: str(numbers) for column, numbers in columns.items()} | stored
     return {"absent": absent, "groups": parts}
 
 
@@ -43,7 +43,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", nargs="*", help="files, without .json; all where none is given")
     parser.add_argument("--accept", action="store_true", help="write values that moved")
-    given, status = parser.parse_args(), 0
+    arguments, status = parser.parse_args(), 0
     write_checkpoints()
     makers = {f"record_{subject}": lambda subject=subject: record(subject) for subject in subjects.SUBJECTS}
     makers |= {
@@ -53,18 +53,18 @@ def main() -> int:
         "diffmask": reports.diffmask,
     }
     for name, make in (makers | {"predictions": reports.predictions}).items():
-        if given.name and name not in given.name:
+        if arguments.name and name not in arguments.name:
             continue
-        path, made = values.VALUES / f"{name}.json", make()
+        path, today = values.VALUES / f"{name}.json", make()
         if path.exists():
-            changes = values.changes(values.read(name), made)
-            new = values.leaves(made).keys() - values.leaves(values.read(name)).keys()
+            changes = values.changes(values.read(name), today)
+            new = values.leaves(today).keys() - values.leaves(values.read(name)).keys()
             print(f"{name}:", *(f"\n  {change}: {times:.3g} times" for change, times in changes.items()), *new)
-            if not (changes or new) or not given.accept:
+            if not (changes or new) or not arguments.accept:
                 status |= bool(changes or new)
                 continue
         path.parent.mkdir(exist_ok=True)
-        path.write_text(values.text_of({"provenance": values.provenance(), **made}) + "\n", encoding="utf-8")
+        path.write_text(values.text_of({"provenance": values.provenance(), **today}) + "\n", encoding="utf-8")
     return status
 
 

@@ -159,9 +159,8 @@ def test_attention_x_gradient_by_differences_and_attention_norm_by_hand(fields, 
         change = step * torch.eye(attention.shape[1])[None, place]
         slope = (value(attention + change) - value(attention - change)) / (2 * step)
         assert product == pytest.approx(float(attention[0, place] * slope), abs=1e-6, rel=1e-4)
-    (norms,) = run(AttentionNorm, model, batch)["importance_attention_norm"] if "hierarchy" not in fields else ([],)
-    for place, norm in zip(places, norms, strict=False):
-        assert norm == pytest.approx(float(attention[0, place] * encoded.hidden[0, place].norm()), rel=1e-5)
+    (norms,) = run(AttentionNorm, model, batch)["importance_attention_norm"]
+    close(norms, (attention * encoded.hidden.norm(dim=-1))[encoded.mask].detach(), atol=0, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
@@ -241,12 +240,11 @@ def one_pass_a_state(model, batch):
     ],
 )
 def test_one_backward_pass_a_state(encoder, fields, tiny_model, tiny_rows, tiny_batch):
-    """In float32 against float64; of one token the entropy of one share is undefined."""
+    """Of one token the entropy of one share is undefined."""
     model = tiny_model(encoder=encoder, **fields, seed=1)
     rows = tiny_rows([7, 0, 1, 12, 7, 2], pair="query" in fields, hierarchy=fields.get("hierarchy", "none"))
     batch = tiny_batch(rows)
     columns = run(GradientHiddenToInput, model, batch)
-    model.double()
     for row, norms in enumerate(one_pass_a_state(model, batch)):
         length = len(norms)
         assert columns[OWN][row].shape == (length,)

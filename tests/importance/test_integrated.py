@@ -163,13 +163,14 @@ def test_average_model_by_hand(scale, baseline, tiny_model, tiny_rows, tiny_batc
     columns = run(DeepLift, model, batch, baseline=baseline)
     table, layer = model.get_input_embeddings().weight.detach(), model.model.encoder.projection
     start, predicted = fillings(table)[baseline], logits_of(model, batch).argmax(1)
+    weights = model.decoder.context.weight.detach()
+    size = max(1.0, float(weights.abs().max()))
     for row, length in enumerate((7, 0, 1, 3)):
         with torch.no_grad():
             x = table[batch["input_ids"][row, 1 : 1 + length]]
             y, y0 = layer(x), layer(start)
-            through, weight = (y.tanh() - y0.tanh()) / (y - y0), model.decoder.context.weight[predicted[row]].detach()
-            parts = ((x - start) @ layer.weight.t() * through * weight).sum(-1) / max(1, length)
-        size = max(1.0, float(weight.abs().max()))
+            through = (y.tanh() - y0.tanh()) / (y - y0)
+            parts = ((x - start) @ layer.weight.t() * through * weights[predicted[row]]).sum(-1) / max(1, length)
         np.testing.assert_allclose(columns["importance_deeplift"][row], parts, atol=1e-6 * size)
     np.testing.assert_allclose(columns["deeplift_residual"], 0, atol=1e-12 * size)
 

@@ -19,7 +19,7 @@ from attnfaith.subjects import subject_of
 from tests import small_encoders
 from tests.measuring import run
 from tests.small_encoders import SIZE, build, close
-from tests.stages import Text, embedded_of, inputs_of, logits_at
+from tests.stages import Text, embedded_of, inputs_of, logits_at, logits_of
 
 
 TOKENS, HIDDEN, REPROJECTED = LeaveOneOut.columns
@@ -47,17 +47,12 @@ def test_deleting_each_token(encoder, hierarchy, tiny_model, tiny_rows, tiny_bat
     for query, projection in (("learned", "softmax"), ("text", "sparsemax")):
         fields = {"encoder": encoder, "query": query, "projection": projection}
         model = tiny_model(**fields, num_hidden_layers=1, hierarchy=hierarchy)
-        classifier, rows = model, tiny_rows([6, 1, 9, 9, 0, 3], pair=query == "text", hierarchy=hierarchy)
+        rows = tiny_rows([6, 1, 9, 9, 0, 3], pair=query == "text", hierarchy=hierarchy)
         distances = run(LeaveOneOut, model, tiny_batch(rows))[TOKENS]
         falls = run(Occlusion, model, tiny_batch(rows), target=1, output="probability")[FALLS]
-
-        def probs(row, classifier=classifier):
-            with torch.no_grad():
-                return classifier(**inputs_of(tiny_batch([row]))).logits.double().softmax(-1)[0].numpy()
-
         for number, row in enumerate(rows):
-            whole = probs(row)
-            left = [probs(shorter(row, token, hierarchy)) for token in range(len(row["tokens"]))]
+            texts = [row, *(shorter(row, token, hierarchy) for token in range(len(row["tokens"])))]
+            whole, *left = (logits_of(model, tiny_batch([text])).softmax(-1)[0].numpy() for text in texts)
             np.testing.assert_allclose(distances[number], [distance(whole, part) for part in left], atol=2e-6)
             np.testing.assert_allclose(falls[number], [whole[1] - part[1] for part in left], atol=2e-6)
         assert max(values.max() for values in distances if len(values)) > 0.02

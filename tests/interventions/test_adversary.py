@@ -98,11 +98,6 @@ def test_bad_arguments_are_refused(arguments, message):
         maximise(*arguments)
 
 
-def check_bounded(text, epsilon, attention, probs):
-    np.testing.assert_allclose(softmax(text.logits(attention)), probs, atol=1e-12)
-    assert np.abs(probs - text.probs).sum() / 2 <= epsilon + 1e-9
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [3, 4])
 @pytest.mark.parametrize("epsilon", [0.02, 0.2])
@@ -116,7 +111,8 @@ def test_on_a_fine_grid_nothing_is_above_the_bound_and_little_above_the_best(cla
             own = generator.dirichlet(np.ones(tokens))
             text = multiclass(generator.normal(size=(tokens, classes)), generator.normal(size=classes), own)
             jsd, attention, logits, bound, _ = bounded(text, epsilon)
-            check_bounded(text, epsilon, attention, softmax(logits))
+            np.testing.assert_allclose(softmax(text.logits(attention)), softmax(logits), atol=1e-12)
+            assert np.abs(softmax(logits) - text.probs).sum() / 2 <= epsilon + 1e-9
             allowed = grid[np.abs(softmax(text.logits(grid)) - text.probs).sum(1) / 2 <= epsilon]
             best = divergence(allowed, own).max() if len(allowed) else 0.0
             assert best <= bound + 1e-9 and jsd <= bound <= math.log(2)
@@ -130,13 +126,7 @@ def exact_rows(model, batch, **options):
     return [SimpleNamespace(**{name.removeprefix("adversary_exact_"): value for name, value in row.items()}) for row in rows]
 
 
-CASES = [
-    (2, "softmax", "exact"),
-    (3, "sparsemax", "bounded"),
-]
-
-
-@pytest.mark.parametrize(("classes", "projection", "certainty"), CASES)
+@pytest.mark.parametrize(("classes", "projection", "certainty"), [(2, "softmax", "exact"), (3, "sparsemax", "bounded")])
 def test_attention_that_is_stored_keeps_the_prediction(classes, projection, certainty, tiny_model, tiny_rows, tiny_batch):
     """By the decoder itself; and the search is never further."""
     model = tiny_model(num_labels=classes, projection=projection, query="text")
@@ -184,11 +174,11 @@ def test_the_reference_implementations_search_from_its_noise(encoder, alignment)
         np.testing.assert_allclose(probs[:, 1], expected["adversary_p"][row], atol=2e-5)
 
 
-REDUCTIONS = [("bert", "last"), ("bert", "rollout"), ("gpt2", {"layers": 0, "head": 1}), ("bart", "last")]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "reduction"), REDUCTIONS)
+@pytest.mark.parametrize(
+    ("kind", "reduction"),
+    [("bert", "last"), ("bert", "rollout"), ("gpt2", {"layers": 0, "head": 1}), ("bart", "last")],
+)
 def test_maps_beyond_epsilon_are_not_reported(kind, reduction):
     subject = SelfAttention(classifier(kind), reduction=reduction)
     batch = batch_of(subject, [6, 4])

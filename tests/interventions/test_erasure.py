@@ -237,13 +237,3 @@ def test_frozen_sets_and_the_models_answer():
         probs = torch.from_numpy(read_parts(bert, batch, stays, "mask_token")[row][0]).softmax(0)
         tolerances.close(columns["probs"][row], probs, dtype=torch.float32, depth=4)
         assert columns["random"][row] * 3 == pytest.approx(round(columns["random"][row] * 3))
-
-
-@pytest.mark.parametrize("name", ["erasure", "permutation", "minimal_flip_set", "adversary_search"])
-def test_a_batch_of_empty_texts_alone(name, tiny_model, tiny_rows, tiny_batch):
-    """Nothing can be removed: each text has its row, and no number but those that count."""
-    model, batch = tiny_model(), tiny_batch(tiny_rows([0, 0]))
-    together = run(name, model, tiny_batch(tiny_rows([0, 3])))
-    for column, values in run(name, model, batch).items():
-        assert len(values) == 2, column
-        np.testing.assert_array_equal(np.asarray(values[0]), np.asarray(together[column][0]), err_msg=column)

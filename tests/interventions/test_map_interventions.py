@@ -17,8 +17,6 @@ from tests.small_classifiers import classifier as small_classifier
 
 
 KINDS = ("bert", "gpt2", "bart")
-LAYERS = ("last", "all", [0])
-MEASURES = {"map_permutation": {"draws": 4}, "map_uniform": {}, "map_erasure": {"draws": 2}}
 
 
 @functools.cache
@@ -122,7 +120,7 @@ def test_orders_and_flips(kind):
     assert any(size < 4 for size in sizes), sizes
 
 
-@pytest.mark.parametrize(("kind", "layers"), [*zip(KINDS, LAYERS, strict=True)])
+@pytest.mark.parametrize(("kind", "layers"), [("bert", "last"), ("gpt2", "all"), ("bart", [0])])
 def test_gradients_are_slopes(kind, layers):
     """A number added to the columns of a token, or a factor of them, in double precision, against differences."""
     subject = classifier(kind)
@@ -161,7 +159,7 @@ def test_the_share_on_markers(kind, reduction):
     assert (shares < 1e-6).all() if kind == "gpt2" else (shares > 0.01).all()
 
 
-@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("name", ["map_permutation", "map_uniform", "map_erasure"])
 def test_a_layer_that_does_not_exist_is_refused(name):
-    with pytest.raises(ValueError, match=r"layers=\[0, 2\]: there is no layer 2; the model has 2, counted from 0"):
+    with pytest.raises(ValueError, match=r"layers=\[0, 2\]: .*no layer 2"):
         find(name)(layers=[0, 2]).check(classifier("bert"), None)

@@ -138,9 +138,9 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("reads", "name"), [(reads, name) for reads in READS for name in registry.catalogue()[reads]])
-def test_wrong_options_of_every_measure_name_the_option(reads, name):
-    for option in find(name, reads).options():
+@pytest.mark.parametrize("reads", READS)
+def test_wrong_options_of_every_measure_name_the_option(reads):
+    for name, option in ((cls.name, option) for cls in classes(reads) for option in cls.options()):
         for value in WRONG.get(option, ()):
             with pytest.raises(MeasurementError, match=f"^options of '{name}': .*{option}"):
                 build([name], {name: {option: value}}, reads)

@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 import torch
-from transformers.utils import logging
 
 from attnfaith.models import (
     AttentionClassifierConfig,
@@ -35,11 +34,6 @@ CELLS = [
     )
 ]
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
-
-
-@pytest.fixture(autouse=True)
-def _quiet():
-    logging.disable_progress_bar()
 
 
 def build(**fields):

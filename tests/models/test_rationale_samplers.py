@@ -111,9 +111,8 @@ def test_budget_gradients(count):
 
 def test_values_that_only_rounding_parts_are_equal():
     values = torch.tensor([[0.5 - 1e-7, 0.5, 0.1, 0.5 + 1e-7, 0.5, 0.49]])
-    whole = torch.ones(1, 6, dtype=torch.bool)
     for count in range(7):
-        chosen = samplers.hardened(values, whole, torch.tensor([count]))[0].nonzero().flatten().tolist()
+        chosen = samplers.hardened(values, whole(1, 6), torch.tensor([count]))[0].nonzero().flatten().tolist()
         assert chosen == sorted([0, 1, 3, 4, 5, 2][:count])
     apart = torch.tensor([[0.5, 0.5 + 1e-4]])
-    assert samplers.hardened(apart, whole[:, :2], torch.tensor([1])).tolist() == [[False, True]]
+    assert samplers.hardened(apart, whole(1, 2), torch.tensor([1])).tolist() == [[False, True]]

@@ -167,7 +167,7 @@ REMOTE = """
         output = model(ids, **more)
         if "AutoModel" in config.auto_map:
             base = AutoModel.from_pretrained(folder, trust_remote_code=True)
-            assert torch.equal(base(ids, **{name: more[name] for name in more}).attention, output.attention)
+            assert torch.equal(base(ids, **more).attention, output.attention)
         written = model.generate(ids, max_new_tokens=4, num_beams=2).tolist() if config.is_encoder_decoder else None
         return model, [output.logits.tolist(), written]
 

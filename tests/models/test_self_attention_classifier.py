@@ -74,7 +74,7 @@ def test_every_way_to_write_softmax(write):
 def test_every_kind_of_classifier(kind, tmp_path):
     """Under softmax it is the classifier; else rows are sparse. Padding changes nothing, and it is saved and loaded."""
     model = steep(kind)
-    inputs, plain = texts(model, LENGTHS), None
+    inputs = texts(model, LENGTHS)
     with torch.no_grad():
         plain = model(**inputs).logits
         assert torch.equal(of(model, "softmax")(**inputs).logits, plain)

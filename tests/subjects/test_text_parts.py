@@ -28,14 +28,9 @@ def by_hand(subject, *text, **changed):
         return subject.model(**inputs).logits[0].double().numpy()
 
 
-def parts_without(batch, subject, token):
-    """Everything but one token, of each text."""
-    return [np.arange(count)[None] != token for count in subject.attendable(batch).sum(1).tolist()]
-
-
 def test_a_mask_token_a_hidden_token_and_a_deleted_one(bert):
     batch = bert.encode(TEXTS)
-    parts = parts_without(batch, bert, 2)
+    parts = [np.arange(count)[None] != 2 for count in bert.attendable(batch).sum(1).tolist()]  # all but one token
     masked, hidden, deleted = (read_parts(bert, batch, parts, absent) for absent in ("mask_token", "hidden", "deleted"))
     for row, text in enumerate(TEXTS):
         ids = bert.tokenizer(text, return_tensors="pt")["input_ids"]

@@ -163,13 +163,11 @@ def test_from_the_hub_neither_code_nor_pickles_are_fetched(encoder, texts, tmp_p
     assert [state["pretrained"][name] for name in ("name", "revision")] == ["owner/name", "0a1b2c"]
 
 
-PENALTIES = {"impermissible_mass": 1.0}
-
-
 def separated(encoder, texts, folder, **changes):
     """A recipe whose impermissible words are those that decide the label."""
-    sections = {"model__separate_impermissible": True, "data__impermissible_words": [*GOOD, *BAD], "penalties": PENALTIES}
-    return recipe_of(encoder, texts, folder, **sections, training__num_train_epochs=2, **changes)
+    sections = {"model__separate_impermissible": True, "data__impermissible_words": [*GOOD, *BAD]}
+    sections |= {"penalties": {"impermissible_mass": 1.0}, "training__num_train_epochs": 2}
+    return recipe_of(encoder, texts, folder, **sections, **changes)
 
 
 def test_a_run_with_penalties_and_words_apart(encoder, texts, tmp_path):

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from math import log
 from types import SimpleNamespace
 
 import numpy as np
@@ -38,7 +37,7 @@ def test_two_classes_are_the_weighted_binary_loss():
 @pytest.mark.parametrize(
     ("divergence", "expected"),
     # the two divergences from the average are equal
-    [("kl", 0.8 * log(4) + 0.2 * log(0.25)), ("jsd", 0.8 * log(0.8 / 0.5) + 0.2 * log(0.2 / 0.5))],
+    [("kl", 0.8 * math.log(4) + 0.2 * math.log(0.25)), ("jsd", 0.8 * math.log(0.8 / 0.5) + 0.2 * math.log(0.2 / 0.5))],
 )
 def test_the_adversary_by_hand(divergence, expected):
     """p = (.5, .5) against (.9, .1), attention (.8, .2) against (.2, .8)."""
@@ -139,13 +138,9 @@ def multiplied(measured, multiplier):
 @pytest.mark.parametrize(
     ("function", "options", "message"),
     [
-        (
-            multiplied,
-            {"measured": float("nan"), "multiplier": 1.0},
-            "multiplier of selection.share is nan .*lower selection",
-        ),
-        (multiplied, {"measured": 1.0, "multiplier": 1e308}, "multiplier of selection.share is inf .*lower selection"),
-        (balancing_weights, {"labels": torch.tensor([0, 0]), "num_labels": 2}, "no training instance of class .1."),
+        (multiplied, {"measured": float("nan"), "multiplier": 1.0}, "selection.share is nan"),
+        (multiplied, {"measured": 1.0, "multiplier": 1e308}, "selection.share is inf"),
+        (balancing_weights, {"labels": torch.tensor([0, 0]), "num_labels": 2}, "class .1."),
     ],
 )
 def test_refusals(function, options, message):

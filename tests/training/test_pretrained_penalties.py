@@ -91,11 +91,7 @@ def test_the_penalty_of_a_batch_is_that_of_the_outputs(train, heads, separate):
     [
         ("bart", {"impermissible_mass": 1.0}, "a pretrained encoder takes impermissible_mass alone"),
         ("bert", {"diversity": 1.0}, "a pretrained encoder takes impermissible_mass alone"),
-        (
-            "gpt2",
-            {"impermissible_mass": 0.1},
-            "GPT2.* does not answer from its first position",
-        ),
+        ("gpt2", {"impermissible_mass": 0.1}, "GPT2"),
         ("bert", {"impermissible_mass": 0.1}, "the data mark no impermissible words"),
         ("separated", None, "the data mark no impermissible words"),
     ],

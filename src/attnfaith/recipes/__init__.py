@@ -1,10 +1,11 @@
 """Recipes: one YAML a run, read into frozen dataclasses. Unknown keys and wrong values raise before any work is done.
 
 `schema`: the keys, and which recipes each is for. `files`: recipes found, read and written. `options`: the keys on a command
-line.
+line. `values`: YAML as it is read and written.
 """
 # ruff: noqa: F401  (the names of the package)
 
-from attnfaith.recipes.files import build, differences, dump, find, flat, folder, load, named, read_file, read_value
+from attnfaith.recipes.files import build, differences, dump, find, flat, folder, load, named, read_file
 from attnfaith.recipes.options import parse_overrides
 from attnfaith.recipes.schema import Recipe, RecipeError, Removal, Report, make_section, section
+from attnfaith.recipes.values import read_value

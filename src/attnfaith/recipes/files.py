@@ -17,24 +17,11 @@ import yaml
 from attnfaith.data.registry import entry_of, pairs_entry
 from attnfaith.recipes.options import parse_overrides
 from attnfaith.recipes.schema import Recipe, RecipeError, make_section
+from attnfaith.recipes.values import Dumper, read_value
 from attnfaith.support.errors import cut, excerpt
 
 
 QUICKSTART = "quickstart.yaml"
-
-
-class Loader(yaml.SafeLoader):
-    """1e-3 is a number, as in YAML 1.2, and a date is a text."""
-
-
-class Dumper(yaml.SafeDumper):
-    """Quotes the texts that Loader would read as numbers."""
-
-
-NUMBER = re.compile(r"^[-+]?((\d+\.\d*|\.\d+)([eE][-+]?\d+)?|\d+[eE][-+]?\d+)$")
-for _kind in (Loader, Dumper):
-    _kind.add_implicit_resolver("tag:yaml.org,2002:float", NUMBER, list("-+0123456789."))
-Loader.add_constructor("tag:yaml.org,2002:timestamp", Loader.construct_yaml_str)
 
 
 def folder() -> Path:
@@ -65,14 +52,6 @@ def read_file(path: Path, kind: str) -> Any:
         return read_value(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"no {kind} can be read from {path}: {excerpt(error)}") from error
-
-
-def read_value(text: str, source: str) -> Any:
-    """Return the value of a YAML text. source: for the message. Raises RecipeError where it is no YAML."""
-    try:
-        return yaml.load(text, Loader=Loader)
-    except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RecipeError(f"{source} is not YAML: {excerpt(error, 400)}") from error
 
 
 def load(

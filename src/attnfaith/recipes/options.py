@@ -15,6 +15,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from attnfaith.recipes.schema import SECTIONS, Recipe, RecipeError
+from attnfaith.recipes.values import read_value
 from attnfaith.support.errors import closest, cut
 
 
@@ -131,8 +132,6 @@ class _Override(argparse.Action):
     kinds: set[str]
 
     def __call__(self, parser, namespace, words, option_string=None):
-        from attnfaith.recipes.files import read_value
-
         text = " ".join([words] if isinstance(words, str) else words or ())
         if words is None:  # a flag without a value
             value: Any = True
