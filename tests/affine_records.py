@@ -8,32 +8,29 @@ from attnfaith import record as records
 from attnfaith.interventions.targets import softmax
 from attnfaith.measurement.registry import find
 from attnfaith.reporting.cells import Cell, one_cell
-from tests.identities import typed
+from tests.identities import identity
 from tests.records import of_rows
 
 
 WORDS = ("good", "bad", "film", "the", "a", "plot", "dull", "bright", "not", "scene", "of", "and")
-MEASURES = ("gradient", "exact_contribution", "token_logits", "adversary_exact", "minimal_flip_set", "permutation")
+MEASURES = ("gradient", "exact_contribution", "token_logits")
 KINDS = {name: column for measure in MEASURES for name, column in find(measure).columns.items()}
 KINDS["rationale"] = records.OPTIONAL_COLUMNS["rationale"]
 
 
-def drawn_cell(count, *, classes=2, affine=True, tokens=None, label_names=None, without=(), **fields) -> Cell:
+def drawn_cell(count, *, classes=2, tokens=None, label_names=None, without=(), **fields) -> Cell:
     """A cell of random texts, the first empty and the second of one token. Attention, scores and the values of tokens are
     float32, and predictions follow from them.
 
-    affine: whether there are the logits of each token; else there are answers that were measured beforehand. tokens: of the
-    third text. without: columns that are left out. fields: of the identity.
+    tokens: of the third text. without: columns that are left out. fields: of the identity.
     """
-    generator, identity, rows = np.random.default_rng(0), typed(**fields), []
+    generator, rows = np.random.default_rng(0), []
     for number in range(count):
         words = tokens if number == 2 else None
         length = len(words) if words else {0: 0, 1: 1}.get(number, int(generator.integers(4, 21)))
         attention = _float32(generator.dirichlet(np.full(length, 0.5))) if length else np.zeros(0, np.float32)
         values, bias = _float32(2 * generator.normal(size=(length, classes))), _float32(generator.normal(size=classes) / 3)
         probs = softmax(attention.astype(np.float64) @ values + bias)
-        other = _float32(generator.dirichlet(np.ones(max(length, 1)), int(length > 1)))[:, :length]
-        other_probs = softmax(other @ values + bias).reshape(len(other), classes)
         row = {
             "instance_id": f"t/{number:04d}",
             "tokens": list(words or generator.choice(WORDS, length)),
@@ -44,25 +41,13 @@ def drawn_cell(count, *, classes=2, affine=True, tokens=None, label_names=None, 
             "rationale": (generator.random(length) < 0.2).astype(np.float32),
             "importance_gradient": _float32(np.abs(generator.normal(size=length)) + attention),
             "importance_exact_contribution": _float32(attention * (values[:, -1] - values[:, 0])),
+            "token_logits": values,
+            "token_logits_bias": bias,
         }
-        if affine:
-            row |= {"token_logits": values, "token_logits_bias": bias}
-        else:
-            taken = np.zeros(length, np.float32)
-            taken[:2] = length > 2
-            row |= {
-                "adversary_exact_epsilon": np.full(len(other), 0.05),
-                "adversary_exact_attention": other,
-                "adversary_exact_probs": _float32(other_probs),
-                "adversary_exact_certainty": "lower bound" if length > 1 else "undefined",
-                "minimal_flip_set": taken,
-                "minimal_flip_size": 2.0 if length > 2 else np.nan,
-                "permuted_probs": _float32(other_probs),
-            }
         rows.append({name: value for name, value in row.items() if name not in without})
-    table = of_rows(identity, rows, KINDS)
+    table = of_rows(identity(**fields), rows, KINDS)
     if label_names is not None:
-        table = records.with_settings(table, [{"identity": asdict(identity), "label_names": list(label_names)}])
+        table = records.with_settings(table, [{"identity": asdict(identity(**fields)), "label_names": list(label_names)}])
     return one_cell(table)
 
 

@@ -14,16 +14,6 @@ IN_A_BROWSER = [
 ]
 
 
-def opened_browser():
-    """Chromium without a window, open while it is iterated over."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"], timeout=LONGEST_WAIT)
-        yield browser
-        browser.close()
-
-
 class Pages:
     """Pages that are open in a browser; what went wrong in them, and the addresses they asked for."""
 
@@ -31,9 +21,9 @@ class Pages:
         self.browser, self.path = browser, path
         self.faults, self.addresses, self.pages = [], [], []
 
-    def __call__(self, html, place="", width=1280, scheme="light", **options):
+    def __call__(self, html, place="", width=1280, scheme="light"):
         self.path.write_text(html, encoding="utf-8")
-        page = self.browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, **options)
+        page = self.browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         page.set_default_timeout(LONGEST_WAIT)
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("console", lambda line: self.faults.append(line.text) if line.type in ("error", "warning") else None)
@@ -69,9 +59,9 @@ def number_of(text):
     return float(text.replace("\u00a0", " ").strip(" %<").replace("−", "-"))
 
 
-def same_largest(lines, words, values, most=8, atol=0.51):
-    """The lines are the words of the largest values above 0, in order, each with its value."""
-    order = [place for place in np.argsort(-np.asarray(values), kind="stable")[:most] if values[place] > 0]
+def same_largest(lines, words, values, atol=0.51):
+    """The lines are the words of the eight largest values above 0, in order, each with its value."""
+    order = [place for place in np.argsort(-np.asarray(values), kind="stable")[:8] if values[place] > 0]
     assert [word for word, _ in lines] == [words[place] for place in order]
     np.testing.assert_allclose([number_of(number) for _, number in lines], np.asarray(values)[order], atol=atol)
 

@@ -19,15 +19,13 @@ EXTRA = {
 
 
 @lru_cache(maxsize=64)
-def model(seed, weight=0.0, *, deceit=0.0, doubt=0.0, texts=60, luck=0.0, name=0, accuracy=0.8, **fields) -> Cell:
+def model(seed, weight=0.0, *, deceit=0.0, doubt=0.0, texts=60, accuracy=0.8, **fields) -> Cell:
     """A cell of two classes; the first text is empty, the second of one token, the third without a marked word.
 
     weight: of the penalty, as its identity says. deceit: how far the scores of the marked words, which the importance ranks
     first, are lowered in attention. doubt: taken from the log-odds of its predictions, and so from what permuting changes.
-    luck: standard deviation of what this model, as trained, adds to the deceit and doubt. name: another model of one seed.
     """
-    own, of_texts = np.random.default_rng([seed, name, int(1000 * weight)]), np.random.default_rng(3)
-    deceit, doubt = deceit + luck * own.normal(), doubt + luck * own.normal()
+    own, of_texts = np.random.default_rng([seed, int(1000 * weight)]), np.random.default_rng(3)
     identity = {"dataset": "sst_wiki", "texts": "abc", "training_texts": "def", "split": "test", "seed": seed, **fields}
     if weight:
         identity |= {"impermissible_mass": weight, "impermissible_heads": "mean"}

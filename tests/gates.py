@@ -15,18 +15,13 @@ FOLDER = Path(tempfile.mkdtemp(prefix="attnfaith-gates-"))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 
 
-def untrained(model, batch, seed=0) -> str:
+def untrained(model, batch) -> str:
     """The path of gates of a model, as they are drawn but for their shift: about half of them are open."""
     subject, batch = opened(model, batch)
-    path = FOLDER / f"{subject.digest()[:12]}-{seed}.safetensors"
+    path = FOLDER / f"{subject.digest()[:12]}.safetensors"
     if not path.is_file():
-        gates = Gates.of(subject, batch, seed)
+        gates = Gates.of(subject, batch, 0)
         for number, gate in enumerate(gates.gates):
             gate.shift.data.fill_(float(np.random.default_rng(number).normal()))
         save_gates(gates, path, {"model": subject.digest(), "settings": {}})
     return str(path)
-
-
-def options_of(name, model, batch) -> dict:
-    """The options that a producer of this name needs of a model: of diffmask, gates."""
-    return {"gates": untrained(model, batch)} if name == "diffmask" else {}

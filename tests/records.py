@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 
 from attnfaith import record as records
-from tests.identities import columns_of, typed
+from tests.identities import columns_of, identity
 
 
-def of_rows(identity, rows, kinds):
-    """A record of one cell from rows, {column: value}. kinds: {name: Column} of columns that not every record has."""
-    shared = columns_of(identity)
+def of_rows(cell, rows, kinds):
+    """A record of a cell, an identity, from rows {column: value}. kinds: {name: Column} of optional columns."""
+    shared = columns_of(cell)
     rows = [shared | row for row in rows]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     return records.build(columns, {name: column for name, column in kinds.items() if name in columns})
@@ -33,15 +33,15 @@ def build(texts, *, seed=0, rationale=False, measures=(), **fields):
         row |= {"rationale": text.get("gold", [0.0] * len(attention))} if rationale else {}
         rows.append(row | {f"importance_{name}": list(text[name]) for name in measures})
     kinds = {f"importance_{name}": records.Column(("T",)) for name in measures}
-    return of_rows(typed(seed=seed, **fields), rows, kinds | {"rationale": records.OPTIONAL_COLUMNS["rationale"]})
+    return of_rows(identity(seed=seed, **fields), rows, kinds | {"rationale": records.OPTIONAL_COLUMNS["rationale"]})
 
 
-def draw(count, *, classes=2, longest=25, seed=0, measures=("gradient", "leave_one_out"), labels=True, **identity):
+def draw(count, *, classes=2, seed=0, measures=("gradient", "leave_one_out"), **fields):
     """A one-cell record of random texts, among them an empty one, one of a single token and one of constant scores."""
     generator = np.random.default_rng(seed)
     instances = []
     for number in range(count):
-        length = {0: 0, 1: 1}.get(number, int(generator.integers(9, longest)))
+        length = {0: 0, 1: 1}.get(number, int(generator.integers(9, 25)))
         hidden = generator.normal(size=length)
         attention = np.exp(hidden + generator.normal(size=length))
         instances.append(
@@ -49,7 +49,7 @@ def draw(count, *, classes=2, longest=25, seed=0, measures=("gradient", "leave_o
                 "tokens": [f"word{int(i)}" for i in generator.integers(0, 50, length)],
                 "attention": attention / attention.sum() if length else [],
                 "probs": generator.dirichlet(np.ones(classes)),
-                "label": int(generator.integers(classes)) if labels and number % 7 else None,
+                "label": int(generator.integers(classes)) if number % 7 else None,
                 "gold": (hidden > 0.8).astype(float),
             }
             | {
@@ -57,17 +57,7 @@ def draw(count, *, classes=2, longest=25, seed=0, measures=("gradient", "leave_o
                 for name in measures
             }
         )
-    return build(instances, seed=seed, measures=measures, **identity)
-
-
-def with_columns(table, columns, axes):
-    """The record with columns of numbers, or of names of measures or groups, {name: value per row}; axes: those of each."""
-    for name, values in columns.items():
-        kind = "string" if name.endswith(("_measures", "_names")) else "float64"
-        field = records.Column(axes[name], kind, doc="x").field(name)
-        values = [v.tolist() if isinstance(v, np.ndarray) else v for v in values]
-        table = table.append_column(field, pa.array(values, field.type))
-    return table
+    return build(instances, seed=seed, measures=measures, **fields)
 
 
 def replaced(record, name, values):

@@ -31,28 +31,25 @@ def appended(record, declared, **columns):
     return record
 
 
-def hidden_words(*, mass=0.72, heads=True, labels=(1, 1, 1, None), **identity):
+def hidden_words():
     """Four texts: with impermissible tokens and others, without, with no other, and without tokens. Flip sets of two tokens
     of three and of one of two, with which the model agrees once. The sign of attention is wrong on the first text.
     """
     texts = [
         {"attention": weights, "tokens": [f"<w{t}>" for t in range(len(weights))], "probs": [0.2, 0.8], "label": label}
-        for weights, label in zip(WORDS, labels, strict=True)
+        for weights, label in zip(WORDS, (1, 1, 1, None), strict=True)
     ]
-    record = build(texts, **identity)
+    record = build(texts)
     marked = [[True, True, False], [False, False], [True, True, True], []]
     record = appended(record, records.OPTIONAL_COLUMNS, impermissible=marked)
-    if heads:
-        head_max = [[0.9, 0.4, 0.2], [NAN, 0.6, 0.3], [NAN, 0.4, 0.4], [NAN] * 3]
-        record = appended(record, "group_mass", group_mass_head_max=head_max)
-        record = appended(record, "value_norm_share", value_norm_share_head_max=[0.95, NAN, NAN, NAN])
     columns = {
         "group_mass": {
             "names": [["impermissible", "NOUN", "markers"]] * 4,
-            "": [[mass, 0.2, 0.1], [NAN, 0.5, 0.2], [NAN, 0.3, 0.3], [NAN] * 3],
+            "": [[0.72, 0.2, 0.1], [NAN, 0.5, 0.2], [NAN, 0.3, 0.3], [NAN] * 3],
             "tokens": [[2, 1, 2], [0, 1, 2], [3, 1, 2], [0, 0, 2]],
+            "head_max": [[0.9, 0.4, 0.2], [NAN, 0.6, 0.3], [NAN, 0.4, 0.4], [NAN] * 3],
         },
-        "value_norm_share": {"": [0.9, NAN, NAN, NAN]},
+        "value_norm_share": {"": [0.9, NAN, NAN, NAN], "head_max": [0.95, NAN, NAN, NAN]},
         "permissible_only": {"probs": [[0.7, 0.3], *[[NAN, NAN]] * 3]},
         "conicity": {"absolute": [0.8, 0.6, 0.7, NAN], "signed": [0.8, -0.2, 0.6, NAN]},
         "frozen_flip_set": {
@@ -208,11 +205,11 @@ def check_section(section, cell):
         if {"class", "n", "n_undefined"} <= set(frame.columns):
             overall = frame[frame["class"] == "overall"]
             assert len(overall) and (overall["n"] + overall["n_undefined"] == len(cell)).all()
-    numbers = section.numbers(cell)
-    assert len(numbers) == len(whole(section, cell))
+    numbers, rows = section.numbers(cell), whole(section, cell)
+    assert len(numbers) == len(rows)
     for name, values in numbers.items():
         assert values.shape == (len(cell),) and values.dtype == np.float64, name
-        row = whole(section, cell).loc[name]
+        row = rows.loc[name]
         assert (row["n"], row["n_undefined"]) == ((~np.isnan(values)).sum(), np.isnan(values).sum())
         assert np.isnan(row["mean"]) if np.isnan(values).all() else row["mean"] == pytest.approx(np.nanmean(values))
         assert "{" not in section.quantity(name).label

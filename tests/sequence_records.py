@@ -3,7 +3,7 @@
 import numpy as np
 
 from attnfaith import record as records
-from tests.identities import columns_of, typed
+from tests.identities import columns_of, identity
 
 
 AXES = {
@@ -15,11 +15,11 @@ AXES = {
 }
 
 
-def columns(pairs, *, links=None, measures=None, **identity):
+def columns(pairs, *, links=None, measures=None, **fields):
     """The columns of a one-cell record of (source words, target words); links: an array (G,T) a pair; measures: {column:
     an array a pair}.
     """
-    values = {name: [value] * len(pairs) for name, value in columns_of(typed(**identity)).items()}
+    values = {name: [value] * len(pairs) for name, value in columns_of(identity(**fields)).items()}
     values["instance_id"] = [f"pairs/{number}" for number in range(len(pairs))]
     values["tokens"], values["target_tokens"] = ([list(words) for words in side] for side in zip(*pairs, strict=True))
     values["truncated"] = [False] * len(pairs)
@@ -28,7 +28,7 @@ def columns(pairs, *, links=None, measures=None, **identity):
     return values | dict(measures or {})
 
 
-def build(pairs, *, links=None, measures=None, **identity):
+def build(pairs, *, links=None, measures=None, **fields):
     """A record of these columns; the axes of a measure are those of AXES. Occlusion is signed, attention a share of 1."""
     shares = {name: (0.0, 1.0) for name in AXES if "attention" in name}
     extra = {
@@ -36,7 +36,7 @@ def build(pairs, *, links=None, measures=None, **identity):
         for name in measures or {}
     }
     extra |= {} if links is None else {"gold_links": records.OPTIONAL_COLUMNS["gold_links"]}
-    return records.build(columns(pairs, links=links, measures=measures, **identity), extra)
+    return records.build(columns(pairs, links=links, measures=measures, **fields), extra)
 
 
 SENTENCES = (
@@ -46,11 +46,11 @@ SENTENCES = (
 )
 
 
-def aligned(count, *, layers=3, heads=4, where=(1, 2, 1), noise=0.3, seed=0, **identity):
+def aligned(count, *, layers=3, heads=4, where=(1, 2, 1), noise=0.3, seed=0, **fields):
     """A record of sentences in which one head of one layer follows the gold links in one row, `where`, but for noise; all
     else is drawn. A third of the links are possible only.
     """
-    generator = np.random.default_rng(abs(seed))
+    generator = np.random.default_rng(seed)
     pairs, links, attention, markers, norms, occlusions = [], [], [], [], [], []
     for number in range(count):
         source, target = (side.split() for side in SENTENCES[number % len(SENTENCES)])
@@ -74,9 +74,9 @@ def aligned(count, *, layers=3, heads=4, where=(1, 2, 1), noise=0.3, seed=0, **i
         "alignment_norm": norms,
         "alignment_occlusion": occlusions,
     }
-    return build(pairs, links=links, measures=measures, seed=seed, **identity)
+    return build(pairs, links=links, measures=measures, seed=seed, **fields)
 
 
-def draw(count, *, layers=2, heads=3, seed=0, **identity):
+def draw(count, *, layers=2, heads=3, seed=0, **fields):
     """A record of sentences whose weights are all drawn."""
-    return aligned(count, layers=layers, heads=heads, where=(0, 0, 0), noise=1.0, seed=seed, **identity)
+    return aligned(count, layers=layers, heads=heads, where=(0, 0, 0), noise=1.0, seed=seed, **fields)

@@ -24,11 +24,9 @@ SPECIAL = {
 OTHERS = {"bos": "<s>", "pad": "<pad>", "eos": "</s>", "unk": "<unk>"}
 
 
-def train(kind: str, folder: Path, texts=TEXTS, special=None, roles=None) -> Path:
-    """A tokenizer saved in the folder; special: the tokens themselves, in the roles named, in place of those of the kind."""
+def train(kind: str, folder: Path, texts=TEXTS) -> Path:
+    """A tokenizer of a kind, saved in the folder."""
     named = SPECIAL.get(kind, OTHERS)
-    if special is not None:
-        named = dict.fromkeys(roles or (), special[0]) if special else {}
     tokens = list(dict.fromkeys(named.values()))
     how = {"special_tokens": tokens, "show_progress": False}
     if kind == "wordpiece":
@@ -50,9 +48,7 @@ def train(kind: str, folder: Path, texts=TEXTS, special=None, roles=None) -> Pat
         backend.pre_tokenizer = pre_tokenizers.Metaspace()
         trainer = trainers.BpeTrainer(vocab_size=200, **how)
     backend.train_from_iterator(list(texts) * 3, trainer)
-    if (
-        kind == "no_pre_tokenizer"
-    ):  # as Llama's: blanks are letters like others, and nothing cuts a text before its vocabulary
+    if kind == "no_pre_tokenizer":  # as Llama's: a blank is a letter like others
         settings = json.loads(backend.to_str()) | {"pre_tokenizer": None}
         backend = Tokenizer.from_str(json.dumps(settings))
         backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])

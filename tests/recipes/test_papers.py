@@ -7,6 +7,7 @@ from scipy import stats
 from scipy.spatial.distance import jensenshannon
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from attnfaith import record as records
 from attnfaith.recipes import folder as shipped
 from attnfaith.reporting.cells import Cell, one_cell
 from attnfaith.reporting.sections import selection
@@ -22,9 +23,10 @@ from recipes.rationales import analysis as rationales
 from recipes.verdict.analysis import SAMPLES, SIZES, calibration, samples
 from recipes.wiegreffe_pinter_2019 import analysis as wiegreffe
 from tests.deception import model, shuffled
-from tests.identities import typed
+from tests.identities import identity
 from tests.recipes.cells import BARE, SEEDS, STUDIES, WHOLE, analysed, analysis_of, planted, twins
-from tests.records import build, replaced, with_columns
+from tests.records import build, replaced
+from tests.sections import appended
 
 
 NAN = np.nan
@@ -111,12 +113,13 @@ def test_tests_of_attention_by_hand():
         {"attention": [], "gradient": [], "probs": [0.9, 0.1]},
         {"attention": [0.25, 0.75], "gradient": [NAN, 1], "probs": [0.3, 0.7]},
     ]
-    columns = {
-        "impermissible": [[1, 0, 0], [0, 0], [1], [], [1, 0]],
-        "minimal_flip_size": [1, NAN, NAN, NAN, 2],
-        "permissible_only_probs": [[0.7, 0.3], [NAN] * 2, [NAN] * 2, [NAN] * 2, [0.3, 0.7]],
-    }
-    axes = {"impermissible": ("T",), "permissible_only_probs": ("C",), "minimal_flip_size": ()}
+    marks = [[True, False, False], [False, False], [True], [], [True, False]]
+    record = build(texts, measures=("gradient",))
+    record = appended(record, records.OPTIONAL_COLUMNS, impermissible=marks)
+    record = appended(record, "minimal_flip_set", minimal_flip_size=[1, NAN, NAN, NAN, 2])
+    undefined = [NAN, NAN]
+    probs = [[0.7, 0.3], undefined, undefined, undefined, [0.3, 0.7]]
+    record = appended(record, "permissible_only", permissible_only_probs=probs)
     expected = {
         "first_gradient": [0.2, NAN, NAN, NAN, NAN],
         "from_uniform": [0.7 - 1 / 3, 0, NAN, NAN, 0.25],
@@ -125,7 +128,7 @@ def test_tests_of_attention_by_hand():
         "hidden_influence": [0.5 - 0.7, NAN, NAN, NAN, 0 - 0.25],
         "confidence": [np.log(4), 0, attention_tests.LARGEST_ODDS, np.log(9), np.log(7 / 3)],
     }
-    results = attention_tests.numbers(one_cell(with_columns(build(texts, measures=("gradient",)), columns, axes)))
+    results = attention_tests.numbers(one_cell(record))
     assert set(results) == {*expected, "tau_gradient"}
     for name, values in expected.items():
         np.testing.assert_allclose(results[name], values, atol=1e-6, err_msg=name)
@@ -133,10 +136,10 @@ def test_tests_of_attention_by_hand():
 
 def test_an_intervention_is_named_and_its_twin_has_none():
     changed = {"encoder": "orthogonal_lstm", "diversity": 1.0, "projection": "sparsegen", "projection_parameter": 0.5}
-    identity = model(1, **changed).identity
-    assert interventions.intervention_label(identity) == "orthogonal_lstm, diversity 1, sparsegen(0.5)"
-    assert interventions.plain_twin(identity) == model(1, encoder="lstm").identity
-    for plain in (model(1).identity, typed(objective="adversarial(kl, 0.05)")):
+    own = model(1, **changed).identity
+    assert interventions.intervention_label(own) == "orthogonal_lstm, diversity 1, sparsegen(0.5)"
+    assert interventions.plain_twin(own) == model(1, encoder="lstm").identity
+    for plain in (model(1).identity, identity(objective="adversarial", adversary_divergence="kl", adversary_weight=0.05)):
         assert interventions.plain_twin(plain) == plain and interventions.intervention_label(model(1).identity) == ""
 
 

@@ -2,12 +2,17 @@
 
 import pytest
 
-from tests.browsers import Pages, opened_browser
+from tests.browsers import BROWSER, LONGEST_WAIT, Pages
 
 
 @pytest.fixture(scope="package")
 def browser():
-    yield from opened_browser()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"], timeout=LONGEST_WAIT)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ NONE = {"attention": [], "probs": P, "gradient": [], "without": [], "order": [],
 TEXTS = [FIRST, SECOND, NEVER, ONE, NONE]
 
 
-def erased(texts, *, minimum=True, **identity):
+def erased(texts):
     """One cell from dicts with attention, probs, and the results of erasing: without [T][C], gradient [T], order [K][T]; for
     each of RANKINGS flip_size, …; minimal (size, mass, empty).
     """
@@ -57,13 +57,11 @@ def erased(texts, *, minimum=True, **identity):
             if name == "random":
                 values = [[value] * len(text["order"]) for value, text in zip(values, texts, strict=True)]
             columns[f"erasure_{part}_{name}"] = values
-    table = appended(build(texts, **identity), "erasure", **columns)
-    if minimum:
-        sets = zip(*(text.get("minimal", (NAN, NAN, False)) for text in texts), strict=True)
-        columns = {f"minimal_flip_{part}": values for part, values in zip(("size", "mass", "empty"), sets, strict=True)}
-        columns["minimal_flip_certainty"] = [text.get("certainty", "exact") for text in texts]
-        table = appended(table, "minimal_flip_set", **columns)
-    return one_cell(table)
+    table = appended(build(texts), "erasure", **columns)
+    sets = zip(*(text.get("minimal", (NAN, NAN, False)) for text in texts), strict=True)
+    columns = {f"minimal_flip_{part}": values for part, values in zip(("size", "mass", "empty"), sets, strict=True)}
+    columns["minimal_flip_certainty"] = [text.get("certainty", "exact") for text in texts]
+    return one_cell(appended(table, "minimal_flip_set", **columns))
 
 
 @pytest.fixture(scope="module")

@@ -57,10 +57,11 @@ def test_empty_texts_and_several_models(tmp_path):
     empty = build([{"attention": [], "gradient": []}] * 2, measures=("gradient",))
     assert "is undefined for all texts (2)" in page_of(empty, tmp_path / "empty")
     assert "No text has a token." in page_of(build([{"attention": []}]), tmp_path / "bare")
+    sparse = {"projection": "sparsegen", "projection_parameter": 0.5}
     parts = [
-        records.with_settings(draw(10, seed=seed, projection=name), [{"training": {"lr": 0.125}, "seed": seed}])
+        records.with_settings(draw(10, seed=seed, **fields), [{"training": {"lr": 0.125}, "seed": seed}])
         for seed in (0, 1)
-        for name in ("softmax", "sparsegen(0.5)")
+        for fields in ({}, sparse)
     ]
     html, names = page_of(records.concatenate(parts), tmp_path / "report"), set(contents(tmp_path / "report"))
     assert "training.lr" not in html

@@ -17,9 +17,9 @@ FALLS = {"attention": 0.3, "good": 0.6, "random": 0.1}  # what a text loses with
 NAMES = tuple(FALLS)
 
 
-def drawn(count=40, falls=FALLS, *, noise=0.05, soft=True, **fields):
+def drawn(count=40, falls=FALLS, **fields):
     measures = [name for name in falls if name != "attention" and not name.startswith("absolute_")]
-    return erasure_tested(draw(count, measures=measures, **fields), falls, noise=noise, soft=soft)
+    return erasure_tested(draw(count, measures=measures, **fields), falls, noise=0.05, soft=True)
 
 
 @pytest.fixture(scope="module")

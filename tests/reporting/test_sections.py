@@ -99,14 +99,14 @@ def pairs(extra=CROSS):
     return records.build(values, {name: records.Column(axes, "float64") for name, (axes, _) in extra.items()})
 
 
-def cross_identifiable(low=LOW, high=HIGH):
+def cross_identifiable():
     """One layer, one head, both rows alike."""
 
     def both(values):
         return [np.array(row, float)[None, None, None].repeat(2, 2) for row in values]
 
     axes, start = ("L", "A", "R", "G", "T"), "cross_identifiability_"
-    extra = {f"{start}low": (axes, both(low)), f"{start}high": (axes, both(high))}
+    extra = {f"{start}low": (axes, both(LOW)), f"{start}high": (axes, both(HIGH))}
     return pairs({**extra, "alignment_attention": (axes, both(WEIGHTS))})
 
 
@@ -114,10 +114,7 @@ RECORDS = {
     record: (build_record, names.split())
     for record, build_record, names in (
         ("drawn", drawn_texts, "agreement plausibility performance dispersion permutation selection leakage"),
-        (
-            *("words", hidden_words),
-            "group_mass permissible_only frozen_flip_set sign_violations",
-        ),
+        ("words", hidden_words, "group_mass permissible_only frozen_flip_set sign_violations"),
         ("maps", stack_of_maps, "map_permutation map_uniform map_erasure aopc_limits"),
         ("identifiable", identifiable, "identifiability"),
         ("permuted", permuted, "permutation"),

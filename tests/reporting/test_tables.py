@@ -136,10 +136,10 @@ def test_the_spread_over_seeds_counts_undefined_ones():
 # ---------- tables that people paste
 
 
-def cell_of(share, seed, *, texts=10, **fields):
+def cell_of(share, seed, **fields):
     """A cell of which this share of the texts is right."""
     text = {"probs": [0.1, 0.9], "attention": [0.6, 0.4], "gradient": [2.0, 1.0]}
-    texts = [{**text, "label": int(number < share * texts)} for number in range(texts)]
+    texts = [{**text, "label": int(number < share * 10)} for number in range(10)]
     return one_cell(build(texts, measures=("gradient",), seed=seed, **fields))
 
 
