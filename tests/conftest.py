@@ -22,8 +22,8 @@ from tests.tiny_recipes import tiny_tree
 hypothesis.settings.register_profile("any_machine", deadline=None)  # how long an example takes says nothing about the code
 hypothesis.settings.load_profile("any_machine")
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    # nohup, & and cron leave signals ignored, also in what the tests start, which then cannot be stopped; a handler that
-    # does nothing ignores as well, and the system takes it away from what is started
+    # nohup, & and cron leave signals ignored. Processes that tests start would inherit that, and nothing could stop them.
+    # A handler that does nothing ignores the signal too, and is not inherited.
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, lambda _number, _frame: None)
 ROOT = Path(__file__).parents[1]
@@ -32,9 +32,9 @@ MARK = 4  # between sentences
 
 
 def pytest_collection_finish(session):
-    """Libraries and collected tests are never garbage: every training collects, and would look at all of them each time.
+    """Keep libraries and collected tests out of garbage collections, and collect less often.
 
-    What is left is looked at once in 50,000 new things in place of 700: traced programs are made of millions that stay.
+    Every training collects and would visit all of them each time; traced programs hold millions of objects that stay.
     """
     gc.collect()
     gc.freeze()
@@ -43,7 +43,7 @@ def pytest_collection_finish(session):
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_waiting_for_the_disk():
-    """What a test reads of a file is the same whether the disk has it yet, and thousands of waits are half a minute."""
+    """Do not wait until files are on the disk: no test can tell, and thousands of waits take half a minute."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", os.fstat)  # still an error for what is no open file
         yield
@@ -59,7 +59,7 @@ def repository():
 def tiny_model():
     """Factory of tiny models in eval mode, their weights scaled up so that attention and predictions are far from flat.
 
-    In float64: scaled weights make rounding larger, and what two routes give must not differ by what a processor rounds.
+    In float64: scaled weights make rounding larger, and two routes to a number must not differ by it.
     """
     import torch
 
@@ -83,7 +83,7 @@ def tiny_model():
 def tiny_rows():
     """Factory of encoded instances as `encode` makes them: (ids of a text without markers[, ids of the question]) each.
 
-    With hierarchy="sentence" every third word is in place of a mark between sentences, and tokens are the sentences.
+    With hierarchy="sentence" every third word becomes a mark between sentences, and tokens are the sentences.
     """
     import numpy as np
 
@@ -118,7 +118,7 @@ def tiny_rows():
 
 @pytest.fixture(scope="session")
 def tiny_batch():
-    """Factory of the batch a producer is given, from rows of `tiny_rows`."""
+    """Factory of the batch that a measure reads, from rows of `tiny_rows`."""
     from attnfaith.data.collation import POSITION_COLUMNS, pad_batch
 
     def make(rows):
@@ -148,7 +148,7 @@ def tiny_recipe(tmp_path):
 
 @pytest.fixture
 def quick_figures(monkeypatch):
-    """Reports and studies whose figures have no pixels. That all can be saved is what tests of reports have."""
+    """Save figures without pixels in reports and studies; tests of reports save real ones."""
     from tests.figures import SAVE, without_pixels
 
     monkeypatch.setattr(SAVE, without_pixels)

@@ -1,7 +1,8 @@
 """Planted bugs: each line of `mutations.yaml` breaks the mathematics of one file, and its tests must notice.
 
 `python -m tests.mutations` copies the package, plants one bug at a time, runs the tests that are named beside it and
-prints which bugs nobody noticed. `--only WORD` takes those whose file or line holds the word.
+prints which bugs nobody noticed. The tests have to pass without a bug. `--only WORD` takes the bugs whose file or line
+holds the word.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
@@ -19,7 +21,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "attnfaith"
 SECONDS = 600
-"""Longest run of the tests of one bug."""
+"""The tests of one bug may take so long."""
 
 
 def read() -> list[dict[str, str]]:
@@ -27,21 +29,26 @@ def read() -> list[dict[str, str]]:
     return yaml.safe_load((ROOT / "tests" / "mutations.yaml").read_text(encoding="utf-8"))
 
 
-def is_noticed(bug: dict[str, str], copy: Path) -> bool:
-    """Whether the tests of a bug fail when it is planted in a copy of the package; the copy is mended again."""
-    path = copy / "attnfaith" / bug["file"]
+def fail(tests: Iterable[str], root: Path) -> bool:
+    """Whether tests fail with the package that lies in `root`/src."""
+    environment = {**os.environ, "PYTHONPATH": str(root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    command += [f"tests/{name}" for name in tests]
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS)
+    if run.returncode not in (0, 1):  # neither passed nor failed: no test ran
+        raise SystemExit(f"{' '.join(tests)} did not run:\n{run.stdout.decode()[-2000:]}")
+    return run.returncode == 1
+
+
+def is_noticed(bug: dict[str, str], root: Path) -> bool:
+    """Whether the tests of a bug fail when it is planted in the package in `root`/src, which is mended again."""
+    path = root / "src" / "attnfaith" / bug["file"]
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace(bug["right"], bug["wrong"]), encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-    tests = [f"tests/{name}" for name in bug["tests"].split()]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", *tests]
     try:
-        run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS)
+        return fail(bug["tests"].split(), root)
     finally:
         path.write_text(text, encoding="utf-8")
-    if run.returncode not in (0, 1):  # neither passed nor failed: no test ran
-        raise SystemExit(f"{bug['tests']} did not run:\n{run.stdout.decode()[-2000:]}")
-    return run.returncode == 1
 
 
 def main() -> int:
@@ -51,10 +58,14 @@ def main() -> int:
     bugs = [bug for bug in read() if word in bug["file"] or word in bug["right"]]
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(PACKAGE, Path(folder) / "attnfaith", ignore=shutil.ignore_patterns("__pycache__"))
+        root = Path(folder)
+        shutil.copytree(PACKAGE, root / "src" / "attnfaith", ignore=shutil.ignore_patterns("__pycache__"))
+        (root / "recipes").symlink_to(ROOT / "recipes")
+        if fail(sorted({name for bug in bugs for name in bug["tests"].split()}), root):
+            raise SystemExit("the tests fail without a bug")
         for bug in bugs:
             begin = time.perf_counter()
-            noticed = is_noticed(bug, Path(folder))
+            noticed = is_noticed(bug, root)
             missed += not noticed
             state = "noticed" if noticed else "MISSED "
             print(f"{state} {time.perf_counter() - begin:4.0f} s  {bug['file']}: {bug['wrong'].strip()}", flush=True)

@@ -29,7 +29,7 @@ def embedded_of(model, batch):
 
 
 def logits_at(model, batch, embedded, *, attention=None, items=None):
-    """Logits (B,C) of embeddings (B,L,E) in place of the ids, with gradients. attention: that is held, None for its own."""
+    """Logits (B,C) of embeddings (B,L,E) in place of the ids, with gradients. attention: one to hold; None: its own."""
     inputs = {**inputs_of(batch), "input_ids": None}
     encoded = model.encode(inputs_embeds=embedded, **({} if items is None else {"items": items}), **inputs)
     return model.decode(encoded.hidden, model.attend(*encoded) if attention is None else attention, encoded.query)

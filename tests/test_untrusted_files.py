@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import pickle
-import shutil
 
 import numpy as np
 import pytest
@@ -133,10 +132,9 @@ def test_no_route_runs_what_a_checkpoint_brings(what, place):
                 load()
             except AttnfaithError as error:
                 refused += 1
-                assert len(str(error)) < 900
+                assert "\n" not in str(error)
         assert not (place / "sprung").exists()
-    assert refused == 5 or what in ("code", "code of a tokenizer")
-    shutil.rmtree(place / "run")
+    assert refused == (0 if what in ("code", "code of a tokenizer") else 5)
 
 
 def test_a_data_set_that_is_a_script_is_refused(place):

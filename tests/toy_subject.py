@@ -38,10 +38,6 @@ class Toy(nn.Module):
     def device(self):
         return self.query.device
 
-    def encode(self, texts):
-        """Texts of numbers, such as "7 12"."""
-        return self.collate([{"input_ids": [2, *map(int, text.split()), 3]} for text in texts])
-
     def collate(self, rows):
         names = {"input_ids", "impermissible"} & set(rows[0])
         batch = pad_batch([{name: row[name] for name in names} for row in rows], 0)

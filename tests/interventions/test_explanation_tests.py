@@ -109,7 +109,9 @@ def test_comprehensiveness_by_texts_without_the_first_tokens(tiny_model, tiny_ro
         expected, error = np.mean([part.mean() for part in at_random]), 5 * max(part.std() for part in at_random) / 2000**0.5
         assert columns["random"][number] == pytest.approx(expected, abs=error)
         if number == 0:
+            pairs = losses(itertools.combinations(everything, 2))
             assert columns["evidence"][0] == pytest.approx(losses([{0, 3}])[0], abs=1e-6)
+            assert columns["evidence_random"][0] == pytest.approx(pairs.mean(), abs=5 * pairs.std() / 2000**0.5)
 
 
 def test_equal_scores_are_erased_in_a_random_order_which_measures_share(tiny_model, tiny_rows, tiny_batch):

@@ -1,8 +1,10 @@
-"""Every value that a configuration refuses, and what the fields of all families share."""
+"""Every value that a configuration refuses, and what the fields of several families do."""
 
 import pytest
+import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig
+from torch import nn
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
 from attnfaith import (
     AttentionClassifierConfig,
@@ -73,3 +75,23 @@ def test_defaults_survive_a_round_trip(kind, tmp_path):
     config = kind(dropout=0.25) if hasattr(kind(), "dropout") else kind(entmax_alpha=1.25)
     config.save_pretrained(tmp_path)
     assert AutoConfig.from_pretrained(tmp_path).to_diff_dict() == config.to_diff_dict()
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "places"),
+    [
+        (CLASSIFIER, {}, 2),  # embeddings, context
+        (CLASSIFIER, {"hierarchy": "sentence", "sentence_token_id": 6}, 3),  # vectors of sentences
+        (TRANSLATOR, {}, 3),  # embeddings of source and target, output layer
+        (RATIONALE, {}, 3),  # embeddings, the selector's states, context
+    ],
+)
+def test_dropout_in_training(kind, fields, places):
+    auto = AutoModelForSeq2SeqLM if kind is TRANSLATOR else AutoModelForSequenceClassification
+    model, dropped = auto.from_config(kind(**SIZES, **fields, dropout=0.25)).train(), []
+    for module in model.modules():
+        if isinstance(module, nn.Dropout) and module.p == 0.25:
+            module.register_forward_hook(lambda _, args, output: dropped.append(not torch.equal(output, args[0])))
+    ids = torch.tensor([[2, 5, 7, 6, 8, 3]])
+    model(ids, **({"labels": ids} if kind is TRANSLATOR else {}))
+    assert dropped == [True] * places
