@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from attnfaith.cli import listing
 from attnfaith.measurement import registry
 from attnfaith.measurement.options import Draws, Layers, Target
 from attnfaith.measurement.registry import (
@@ -29,6 +28,7 @@ from attnfaith.record import Column
 from attnfaith.subjects import CAPABILITIES
 from attnfaith.subjects.protocol import PAIR_CAPABILITIES
 from tests.entry_points import offer
+from tests.measurement.catalogue import written_catalogue
 
 
 ROOT = Path(__file__).parents[2]
@@ -81,7 +81,7 @@ def test_names_and_options_are_checked_and_listed_without_torch():
     own = registry.catalogue()["texts"]
     assert [line.split()[0] for line in listed] == [cls.name for cls in classes() if cls.name in own]
     written = registry.CATALOGUE.read_text(encoding="utf-8")
-    assert written == listing.written_catalogue(), "run python -m attnfaith.cli.listing"
+    assert written == written_catalogue(), "run python -m tests.measurement.catalogue"
 
 
 def define():

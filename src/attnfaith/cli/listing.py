@@ -5,9 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 from attnfaith.cli.command import COMMANDS, argument, command, flag
 from attnfaith.support.errors import AttnfaithError
@@ -25,36 +23,14 @@ def _catalogued(kind: str) -> Lines:
     if kind not in PARTS:
         from attnfaith.measurement import registry
 
-        yield from ((name, _line(registry.find(name, kind))) for name in registry.names(kind) if name not in own)
+        yield from ((name, line_of(registry.find(name, kind))) for name in registry.names(kind) if name not in own)
 
 
-def _line(measure) -> str:
+def line_of(measure) -> str:
+    """Return the line of a measure: what it does, its role, cost and needs."""
     needs = f"; needs {', '.join(sorted(measure.needs))}" if measure.needs else ""
     facts = f"{measure.role()}, {measure.cost}{', signed' if measure.signed() else ''}{needs}"
-    return f"{_sentence(measure.summary())} [{facts}]"
-
-
-def written_catalogue() -> str:
-    """The content of `registry.CATALOGUE`, as JSON: a line, the module and the names of the options of each measure of this
-    package, and a line for each part of models.
-    """
-    from attnfaith.measurement import registry
-
-    for package in ("importance", "interventions", "alignment"):
-        for module in iter_modules([str(PACKAGE / package)], f"attnfaith.{package}."):
-            import_module(module.name)
-    content = {
-        reads: {
-            cls.name: {"line": _line(cls), "module": cls.__module__, "options": [*cls.options()]}
-            for cls in registry.classes(reads)
-            if cls.__module__.startswith("attnfaith.")
-        }
-        for reads in registry.READS
-    }
-    for kind in PARTS:
-        parts = getattr(import_module(f"attnfaith.models.{kind}"), kind.upper())
-        content[kind] = {name: {"line": _sentence(part.__doc__)} for name, part in parts.items()}
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    return f"{sentence(measure.summary())} [{facts}]"
 
 
 def _data_sets() -> Lines:
@@ -76,7 +52,7 @@ def _files(*, studies: bool) -> Lines:
         text = path.read_text(encoding="utf-8")
         if bool(re.search(r"^blocks:", text, re.M)) == studies:
             comment = re.match(r"(#[^\n]*\n)*", text)[0]
-            yield path.relative_to(recipes.folder()).as_posix(), _sentence(re.sub(r"^# ?", "", comment, flags=re.M))
+            yield path.relative_to(recipes.folder()).as_posix(), sentence(re.sub(r"^# ?", "", comment, flags=re.M))
 
 
 KINDS: dict[str, tuple[str, Callable[[], Lines]]] = {
@@ -108,8 +84,8 @@ def list_(args):
         print(name if args.names else f"{name:{width}}  {text}".rstrip())
 
 
-def _sentence(text: str) -> str:
-    """The first sentence of a text, in one line."""
+def sentence(text: str) -> str:
+    """Return the first sentence of a text, in one line."""
     text = " ".join(text.split())
     return re.split(r"(?<=[a-z0-9)\"'])\. (?=[A-Z])", text, maxsplit=1)[0].rstrip(".")
 
@@ -160,9 +136,3 @@ def install_metric(_args):
     from attnfaith.metrics import registration
 
     print(f"installed: {registration.install_metric()}")
-
-
-if __name__ == "__main__":  # after a change of a measure: python -m attnfaith.cli.listing
-    from attnfaith.measurement.registry import CATALOGUE
-
-    CATALOGUE.write_text(written_catalogue(), encoding="utf-8")
