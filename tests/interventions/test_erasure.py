@@ -211,8 +211,8 @@ def test_a_sort_finds_the_smallest_of_all_sets(seed):
 
 @torch.no_grad()
 def test_frozen_sets_and_the_models_answer():
-    """Parts are those of single logits; the text without the set is read by hand. No set flips the last text."""
-    bert = SelfAttention(biased("bert", seed=7)[0], tokenizer())
+    """Parts are those of single logits; the text without the set is read by hand. No set flips the third text."""
+    bert = SelfAttention(biased("bert", seed=37)[0], tokenizer())
     batch = Batch.of(texts(bert.model, (11, 3, 9, 5), seed=2), bert)
     mask = bert.attendable(batch).numpy()
     logits = bert.predict(batch).double().numpy()
@@ -221,7 +221,7 @@ def test_frozen_sets_and_the_models_answer():
         name.removeprefix("frozen_flip_"): values
         for name, values in run("frozen_flip_set", bert, batch, absent="mask_token", draws=3).items()
     }
-    assert np.isnan(columns["size"]).tolist() == [False, False, False, True]
+    assert np.isnan(columns["size"]).tolist() == [False, False, True, False]
     for row in range(4):
         own, of_tokens, chosen = logits[row].argmax(), shares[row][:, mask[row]], columns["set"][row]
         rivals = [number for number in range(3) if number != own]
