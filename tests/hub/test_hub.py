@@ -3,9 +3,12 @@
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import httpx2
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from huggingface_hub import HfApi
@@ -13,6 +16,7 @@ from huggingface_hub import HfApi
 from attnfaith import cli, hub, recipes, record, runs
 from attnfaith.data.registry import facts
 from attnfaith.reporting import cards
+from attnfaith.support import provenance
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.support.files import folder_lock
 from tests.figures import SAVE, without_pixels
@@ -21,9 +25,10 @@ from tests.tiny_recipes import tiny_tree
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")]  # of huggingface_hub
-CLEAN = {"commit": "0" * 40, "dirty": False, "version": "0.1.0"}
-DIRTY = {**CLEAN, "dirty": True}
+DIRTY = {"commit": "0" * 40, "dirty": True, "version": "0.1.0"}
 RECORDS = f"alice/{hub.RECORDS}"
+CANARY = "c4n4ry"
+SECRETS = {"HF_TOKEN": f"hf_{CANARY}AbCdEf", "DB_PASSWORD": CANARY, "https_proxy": f"http://me:{CANARY}@host:9"}
 
 
 def note(run, **entries):
@@ -43,10 +48,19 @@ def finished_run(folder, **overrides):
     tree = tiny_tree(folder, epochs=1, measure={"producers": ["gradient", "leave_one_out", "permutation"]})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SAVE, without_pixels)
+        patch.setattr(provenance, "checkout", lambda: ("0" * 40, False))
         runs.run(recipes.build({**tree, **overrides}))
-    note(folder, provenance=CLEAN)
-    restate(folder, provenance=CLEAN)
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _secrets():
+    """The environment and the command line hold secrets while a run is made and planned."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["attnfaith", "train", f"--token={CANARY}", "--password", CANARY])
+        for name, value in SECRETS.items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +86,17 @@ def api(server, tmp_path, monkeypatch):
     return HfApi(endpoint=server.endpoint, token=TOKEN)
 
 
-def test_the_content_of_a_push_is_the_run_without_paths_of_this_machine(run, tmp_path):
+def unpacked(content):
+    """A file's bytes; of a parquet file, whose pages are compressed, all cells and notes too."""
+    if content[:4] != b"PAR1":
+        return content
+    table = pq.read_table(pa.BufferReader(content))
+    return content + repr((table.schema.metadata, [field.metadata for field in table.schema], table.to_pydict())).encode()
+
+
+def test_the_content_of_a_push_is_the_run_without_paths_of_this_machine_and_secrets(run, tmp_path):
+    written = {str(path): unpacked(path.read_bytes()) for path in run.rglob("*") if path.is_file()}
+    assert len(written) > 10 and [name for name, content in written.items() if CANARY.encode() in content] == []
     cards.write_cards({"alice/tiny": run}, tmp_path / "cards", facts, RECORDS)
     (run / "model" / "training_args.bin").write_bytes(b"x")
     metric, records, model = hub.plan(run, "alice")
@@ -91,8 +115,8 @@ def test_the_content_of_a_push_is_the_run_without_paths_of_this_machine(run, tmp
     restate(run, recipe=recipe)
     plan = hub.plan(run, "alice")
     for path, content in [file for repo in plan for file in repo.files.items()]:
-        for place in (str(tmp_path), f"{Path.home()}/", "/data/glove"):
-            assert place.encode() not in content, path
+        for text in (str(tmp_path), f"{Path.home()}/", "/data/glove", CANARY):
+            assert text.encode() not in unpacked(content), path
     assert json.loads(plan[-1].files["run.json"])["base"] == {"folder": "other"}
     assert cards.public({"note": "/data", "x": [{"base": "~/runs/a"}]}) == {"note": "/data", "x": [{"base": "a"}]}
 
@@ -113,7 +137,7 @@ def test_a_dry_run_lists_the_files_of_several_runs(finished, tmp_path, capsys):
 REFUSED = {
     "started": (lambda run: note(run, status="started"), "'started'"),
     "uncommitted code": (lambda run: note(run, provenance=DIRTY), "uncommitted changes"),
-    "unknown to git": (lambda run: note(run, provenance={**CLEAN, "dirty": None}), "uncommitted changes"),
+    "unknown to git": (lambda run: note(run, provenance={**DIRTY, "dirty": None}), "uncommitted changes"),
     "measured by uncommitted code": (lambda run: restate(run, provenance=DIRTY), "uncommitted changes"),
     "unknown code": (lambda run: note(run, provenance=None), "unknown code"),
     "no run": (shutil.rmtree, "no recipe at"),

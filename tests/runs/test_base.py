@@ -92,18 +92,8 @@ def test_a_guided_model_reads_under_the_attention_of_its_base(family):
             np.testing.assert_allclose(probs, logits.softmax(-1)[0], atol=1e-6)
 
 
-def test_an_adversary_starts_with_the_weights_and_batches_of_its_base(against, monkeypatch):
+def test_an_adversary_starts_with_the_weights_and_batches_of_its_base(against, starts):
     base, make = against
-    starts, make_trainer = {}, runs.train.make_trainer
-
-    def spy(recipe, model, *args):
-        trainer = make_trainer(recipe, model, *args)
-        collator, own = trainer.data_collator, starts.setdefault(recipe.objective.kind, [])
-        own.append({name: value.clone() for name, value in model.state_dict().items()})
-        trainer.data_collator = lambda rows: own.append([row["input_ids"] for row in rows]) or collator(rows)
-        return trainer
-
-    monkeypatch.setattr(runs.train, "make_trainer", spy)
     runs.run(make("adversary", "--num_train_epochs=3"))
     runs.run(variant(recipes.load(base / "recipe.yaml"), f"--output_dir={base.parent / 'again'}"))
     (first, *batches), (expected, *expected_batches) = starts["adversarial"], starts["classification"]

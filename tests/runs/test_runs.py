@@ -247,18 +247,11 @@ def test_a_record_is_replaced_with_its_report_and_a_run_with_all_of_it(copied):
     assert record.load(folder / "record.parquet").column("seed").unique().to_pylist() == [4]
 
 
-def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe, tmp_path, monkeypatch):
-    first, make_trainer = [], runs.train.make_trainer
-
-    def spy(recipe, model, *args):
-        first.append({name: value.clone() for name, value in model.state_dict().items()})
-        return make_trainer(recipe, model, *args)
-
-    monkeypatch.setattr(runs.train, "make_trainer", spy)
+def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe, tmp_path, starts):
     runs.run(tiny_recipe(output_dir=str(tmp_path / "trained"), measure__producers=[], report__page=False))
     folder = tmp_path / "untrained"
     page = runs.run(tiny_recipe(output_dir=str(folder), objective__kind="untrained"))
-    assert len(first) == 1 and entries(folder) == LEFT
+    assert [*starts] == ["classification"] and entries(folder) == LEFT
     model = AutoModelForSequenceClassification.from_pretrained(folder / "model")
-    assert all(torch.equal(value, first[0][name]) for name, value in model.state_dict().items())
+    assert all(torch.equal(value, starts["classification"][0][name]) for name, value in model.state_dict().items())
     assert "best" not in runs.read_state(folder) and "none: the model as it was drawn" in page.read_text()
