@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import types
 
 import datasets
 import numpy as np
@@ -159,6 +160,7 @@ def test_rows_left_out_are_counted(tmp_path, name):
     ("name", "labels", "names"),
     [
         ("a.csv", ["1.0", "2", "1", "2.0"], ["1", "2"]),
+        ("a.csv", ["10", "9", "2"], ["2", "9", "10"]),
         ("a.csv", ["NA", "null", "None"], ["NA", "None", "null"]),
         ("a.jsonl", [1, "x", True], ["1", "true", "x"]),
         ("a.parquet", [0.0, 1.0, None], ["0", "1"]),
@@ -222,8 +224,17 @@ def test_one_entry_for_registry_and_own():
     assert facts(Data(path="reviews.csv"))["hub_id"] is None and facts(Data(hub_id="o/n"))["hub_id"] == "o/n"
 
 
-def test_a_data_set_of_the_hub(hub):
-    calls, splits = hub
+def test_a_data_set_of_the_hub(monkeypatch):
+    calls, splits = [], {}
+    builder = types.SimpleNamespace(
+        hash="c0ffee", download_and_prepare=lambda: None, as_dataset=lambda: datasets.DatasetDict(splits)
+    )
+
+    def load_dataset_builder(*where, **options):
+        calls.append((where, options))
+        return builder
+
+    monkeypatch.setattr(datasets, "load_dataset_builder", load_dataset_builder)
     features = datasets.Features(sentence=datasets.Value("string"), label=datasets.ClassLabel(names=["weg", "pos", "neg"]))
     rows = {"sentence": [f"t{row}" for row in range(40)], "label": [1 + row % 2 for row in range(40)]}
     train = datasets.Dataset.from_dict(rows, features)

@@ -95,6 +95,8 @@ def test_read_tokens_by_hand():
     )
     assert tokens == ["a", "##b", " ", "##😀", "##⋯😀", "##c"] and words == [0, 0, 1, 1, 1, 1]
     assert words_of(tokens, words)[0] == ["ab", "😀c"]
+    tokens, words = read_tokens("e\u0301", ["e", "x", "y"], [(0, 1), (1, 2), (1, 2)], [0] * 3)
+    assert tokens == ["e\u0301", "##⋯e\u0301", "##⋯e\u0301"] and words_of(tokens, words)[0] == ["e\u0301"]
 
 
 def test_a_classifiers_own_tokenizer():

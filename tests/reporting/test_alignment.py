@@ -104,6 +104,7 @@ def test_tables_by_layer_and_of_every_reading(cell):
     number = result.readings.index(Reading("attention_mean", 1, None, 0))
     assert by_layer.loc[("attention_mean", "1", "none", "predicting"), "error_rate"] == result.scores(everything)[number][0]
     assert len(by_layer.loc["attention"]) == 8 and (by_layer["n"] == PAIRS).all()
+    assert (by_layer["ci_low"] <= by_layer["error_rate"]).all() and (by_layer["error_rate"] <= by_layer["ci_high"]).all()
     everywhere = alignment.READINGS.frame([cell])
     assert len(everywhere) == len(result.readings) and everywhere["chosen"].sum() == len(result.places) - 1
 

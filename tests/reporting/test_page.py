@@ -112,6 +112,13 @@ def test_nothing_unseen_in_a_token(token, text):
     assert visible(token) == text
 
 
+@pytest.mark.parametrize(
+    ("tokens", "direction"), [(["שלום", "ok"], "rtl"), (["شكرا", "ok"], "rtl"), (["ש", "ok", "?"], "ltr"), ([], "ltr")]
+)
+def test_a_text_runs_as_most_of_its_letters(tokens, direction):
+    assert heatmap.direction_of(tokens) == direction
+
+
 def test_the_page_needs_nothing_beside_it_and_runs_its_own_script_alone():
     html = page_of(draw(20, rationale=True))
     page, rest = Page(html), html
@@ -205,6 +212,8 @@ def test_the_one_text_is_next_to_the_median():
     row, reason = middle_text(cell)
     assert cell.instance_ids[row] == "t/2"
     assert reason == "No extreme: its τ of attention and leave-one-out, 0.94, is next to the median, 0.89."
+    cell = ranked({"t/1": 1, "t/9": 9})
+    assert cell.instance_ids[middle_text(cell)[0]] == "t/1", "of the texts at the median, t/0 is too short"
     bare = one_cell(build([{"id": "b", "attention": [1.0]}, {"id": "a", "attention": [1.0]}]))
     assert middle_text(bare) == (1, "The first text by instance id.")
     assert first_screen(bare)["chart"] is None and [line[0] for line in first_screen(bare)["text"].lines] == ["attention"]
