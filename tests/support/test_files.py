@@ -37,13 +37,14 @@ def test_the_atomic_writer_replaces_what_is_written_meanwhile_and_links(tmp_path
         (RuntimeError("basic_ios::clear: iostream error"), True),
         (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"), True),
         (Exception("No space left on device (os error 28)"), True),
+        (IsADirectoryError(errno.EISDIR, "in the place of a file"), True),
         (RuntimeError("shapes differ"), False),
         (OSError(errno.ENOENT, "none"), False),
         (FileError("said already"), False),
     ],
 )
 def test_a_full_disk_is_an_error_of_the_user_whoever_raises_it(error, is_full):
-    with pytest.raises(FileError if is_full else type(error)) as raised, files.refusals("train"):
+    with pytest.raises(FileError if is_full else type(error)) as raised, files.refusals("train stopped"):
         raise error
     assert str(raised.value).startswith("train stopped") if is_full else raised.value is error
 

@@ -51,7 +51,7 @@ def guarded(command: Callable, words: Sequence[str]) -> int:
     os.environ["MPLBACKEND"] = "Agg"  # figures become files; a notebook's own backend may be unknown to this Python
     warnings.filterwarnings("ignore", message=".*pin_memory.*")
     try:
-        with refusals(getattr(command, "name", "the command")):
+        with refusals(f"{getattr(command, 'name', 'the command')} stopped"):
             command(words)
     except KeyboardInterrupt:
         return 130

@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import difflib
 import importlib
 import os
 import re
@@ -18,7 +17,7 @@ from attnfaith.data.registry import entry_of, pairs_entry
 from attnfaith.recipes.options import parse_overrides
 from attnfaith.recipes.schema import Recipe, RecipeError, make_section
 from attnfaith.recipes.values import Dumper, read_value
-from attnfaith.support.errors import cut, excerpt
+from attnfaith.support.errors import cut, excerpt, nearest
 
 
 QUICKSTART = "quickstart.yaml"
@@ -41,9 +40,8 @@ def find(path: str | Path, kind: str = "recipe") -> Path:
     files = {file.relative_to(shipped).as_posix(): file for file in sorted(shipped.rglob(f"*{path.suffix or '.yaml'}"))}
     if name in files:
         return files[name]
-    near = difflib.get_close_matches(name, files, 2)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"they lie in {shipped}"
-    raise RecipeError(f"no {kind} at {cut(str(path))}, nor of that name among those that come with attnfaith: {hint}")
+    where = f"nor of that name among those that come with attnfaith{nearest(name, files)}"
+    raise RecipeError(f"no {kind} at {cut(str(path))}, {where}")
 
 
 def read_file(path: Path, kind: str) -> Any:

@@ -19,15 +19,16 @@ MODEL, CHECKPOINT = "model", ("config.json", "model.safetensors", "tokenizer.jso
 """Names in the folder of a run: its files, the folder of its model and the files of a checkpoint of this package."""
 LOCK = ".lock"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# what only the user can mend: a full or broken disk, no right to write, a name that is too long
+# what only the user can mend: a full or broken disk, no right to write, a name that is too long or another kind of file's
 REFUSALS = (*NO_ROOM, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG)
+REFUSALS += (errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 # the same in exceptions of safetensors, tokenizers and torch
 NO_ROOM_IN_WORDS = (*map(os.strerror, NO_ROOM), "PytorchStreamWriter failed", "iostream error", "unexpected pos ")
 
 
 @contextlib.contextmanager
 def refusals(work: str) -> Iterator[None]:
-    """Turn a refusal of the system, such as a full disk, into a FileError. work: what stops then, in words ("train").
+    """Turn a refusal of the system, such as a full disk, into a FileError. work: what fails then ("train stopped").
 
     Any other OSError is a fault of the package and goes on.
     """
@@ -38,7 +39,7 @@ def refusals(work: str) -> Iterator[None]:
     except Exception as error:
         if getattr(error, "errno", None) not in REFUSALS and not any(words in str(error) for words in NO_ROOM_IN_WORDS):
             raise
-        raise FileError(f"{work} stopped, as on a full disk: {excerpt(error, 300)}") from error
+        raise FileError(f"{work}: {excerpt(error, 300)}; is the disk full, or the place not yours?") from error
 
 
 @contextlib.contextmanager
@@ -49,7 +50,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     be written; the old file then stays.
     """
     path = Path(path)
-    with _named(path, "written"):
+    with refusals(f"{cut(os.fspath(path), 300)} cannot be written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         os.close(handle)
@@ -97,7 +98,7 @@ def folder_lock(folder: str | os.PathLike, work: str) -> Iterator[None]:
     lock = FileLock(Path(folder) / LOCK)
     holder = Path(f"{lock.lock_file}.holder")
     try:
-        with _named(folder, "locked"):
+        with refusals(f"{cut(os.fspath(folder), 300)} cannot be locked"):
             holder.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
     except Timeout as error:
@@ -119,14 +120,3 @@ def is_locked(folder: str | os.PathLike) -> bool:
             return False
     except (Timeout, OSError):
         return True
-
-
-@contextlib.contextmanager
-def _named(path: str | os.PathLike, attempt: str) -> Iterator[None]:
-    """Turn an OSError within the block into a FileError that names the path."""
-    try:
-        yield
-    except (FileError, Timeout):
-        raise
-    except OSError as error:
-        raise FileError(f"{cut(os.fspath(path), 300)} cannot be {attempt}: {error.strerror or error}") from error
