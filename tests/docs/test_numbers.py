@@ -26,7 +26,7 @@ def value(csv, query, column, how, scale="× 1"):
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_numbers_are_those_of_their_tables(page):
     pieces = MARK.split(TEXTS[page])
-    assert len(pieces) // 2 <= 3
+    assert len(pieces) // 2 <= 3, "more numbers are a table"
     for prose, mark in zip(pieces[::2], pieces[1::2], strict=False):
         number = NUMBER.search(prose)[1].replace("−", "-").replace(",", "")
         written = f"{value(*map(str.strip, mark.split('|'))):.{len(number.partition('.')[2])}f}"

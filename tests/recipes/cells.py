@@ -21,25 +21,18 @@ from tests.tiny_recipes import tiny_tree
 
 
 SEEDS = (1, 2, 3, 4, 5)
-PRODUCERS = (
-    *("gradient", "gradient_norm", "leave_one_out", "integrated_gradients", "random_scores", "permutation", "erasure"),
-    *(
-        "adversary_exact",
-        "adversary_search",
-        "minimal_flip_set",
-        "identifiability",
-        "rationale_erasure",
-        "comprehensiveness",
-    ),
-    *("conicity", "group_mass", "random_support", "gradient_hidden_to_input", "selection", "sign_violations"),
-)
+PRODUCERS = """
+gradient gradient_norm leave_one_out integrated_gradients random_scores permutation erasure adversary_exact adversary_search
+minimal_flip_set identifiability rationale_erasure comprehensiveness conicity group_mass random_support
+gradient_hidden_to_input selection sign_violations
+""".split()
 
 
 @cache
 def measured(seed):
     """The record of a model of planted evidence, of 24 texts, whose deciding words are impermissible."""
     with TemporaryDirectory() as folder:
-        tree = tiny_tree(folder, epochs=8, seed=seed, report={"page": False}, measure={"producers": [*PRODUCERS]})
+        tree = tiny_tree(folder, epochs=8, seed=seed, report={"page": False}, measure={"producers": PRODUCERS})
         runs.run(recipes.build(tree))
         record = records.load(Path(folder) / "record.parquet")
     marks = [row > 0 for row in records.rows(record, "rationale")]
@@ -54,8 +47,7 @@ def cell(source=1, table=None, settings=None, **identity) -> Cell:
     """The measured model of seed `source` as another one. table: in place of its record. settings: of its recipe's data."""
     table = measured(source) if table is None else table
     (own,) = records.settings(table)
-    given = {"seed": source, "objective": "classification"} | identity
-    table = of_cell(table, **given)
+    table = of_cell(table, **{"seed": source, "objective": "classification"} | identity)
     recipe = own["recipe"] | {"data": own["recipe"]["data"] | (settings or {})}
     labelled = own | {"identity": asdict(one_cell(table).identity), "recipe": recipe}
     return one_cell(records.with_settings(table, [labelled]))

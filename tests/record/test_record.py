@@ -1,6 +1,5 @@
 """The rules of a record, each broken in turn, and files that are whole or refused."""
 
-import dataclasses
 import os
 from dataclasses import replace
 
@@ -17,16 +16,9 @@ from tests.identities import columns_of
 IDENTITY = Identity("sst", "abc", "test", 10)
 
 
-def columns(count=2, **changes):
-    """Two instances of one cell, the second an empty text without a label, or `count` copies of the first."""
-    fields = {key.name for key in dataclasses.fields(Identity) if key.name != "seed"} & changes.keys()
-    seeds = changes.get("seed", [IDENTITY.seed] * count)
-    cells = [
-        replace(IDENTITY, seed=seed, **{name: changes[name][row] for name in fields})
-        for row, seed in zip(range(count), [*seeds, *seeds], strict=False)
-    ]
-    changes = {name: values for name, values in changes.items() if name not in fields}
-    values = {name: [columns_of(cell)[name] for cell in cells] for name in record.IDENTITY_COLUMNS}
+def columns(count=2, cell=IDENTITY, **changes):
+    """Two instances of a cell, the second an empty text without a label, or `count` copies of the first."""
+    values = {name: [value] * count for name, value in columns_of(cell).items()}
     values["instance_id"] = [f"sst/test/{number}" for number in range(count)]
     values |= {"tokens": [["a", "b"]] * count, "label": [1] * count, "truncated": [False] * count}
     values |= {"probs": [[0.25, 0.75]] * count, "attention": [[0.5, 0.5]] * count}
@@ -107,7 +99,7 @@ def test_broken_rules_are_named(name, values, parts):
 
 def test_concatenate_keeps_settings():
     first = record.with_settings(table(), [{"seed": 1}])
-    second = record.with_settings(table(encoder=["cnn"] * 2), [{"seed": 2}])
+    second = record.with_settings(table(cell=replace(IDENTITY, encoder="cnn")), [{"seed": 2}])
     joined = record.concatenate([first, second])
     assert joined.column("encoder").to_pylist() == ["bilstm"] * 2 + ["cnn"] * 2
     assert record.settings(joined) == [{"seed": 1}, {"seed": 2}]
@@ -116,10 +108,13 @@ def test_concatenate_keeps_settings():
 
 def test_concatenate_refuses():
     def measured_by(version, seed):
-        return record.with_settings(table(seed=[seed] * 2), [{"version": version, "columns": {"attention": ""}}])
+        return record.with_settings(
+            table(cell=replace(IDENTITY, seed=seed)), [{"version": version, "columns": {"attention": ""}}]
+        )
 
-    other = table(seed=[11, 11])
-    wide = record.build(columns(importance_x=[[1, 2], []], seed=[11, 11]), {"importance_x": Column(("T",))})
+    cell = replace(IDENTITY, seed=11)
+    other = table(cell=cell)
+    wide = record.build(columns(cell=cell, importance_x=[[1, 2], []]), {"importance_x": Column(("T",))})
     texts = other.set_column(other.schema.get_field_index("label"), "label", other.column("label").cast(pa.string()))
     first, patched, later = (measured_by(version, seed) for seed, version in ((1, "1.0.0"), (2, "1.0.7"), (3, "1.1.0")))
     record.check_one_version([first, patched])
