@@ -102,7 +102,7 @@ def data_of(page):
     return json.loads(re.search(r'<script type="application/json" id="view">(.*?)</script>', page, re.S)[1])
 
 
-def kept(page):
+def weights_of(page):
     """{measure: the weights that the page holds}, in the order of its measures."""
     data, place, weights = data_of(page), 0, {}
     steps = np.frombuffer(zlib.decompress(base64.b64decode(data["weights"])), "<i2").astype(float)
@@ -117,7 +117,7 @@ def kept(page):
 
 
 def test_the_page_keeps_weights_as_near_as_its_steps(view_of_bert):
-    weights = kept(view_of_bert.page)
+    weights = weights_of(view_of_bert.page)
     np.testing.assert_allclose(weights.pop("attention"), np.stack(view_of_bert.heads), atol=1 / STEPS)
     assert list(weights) == [*MEASURES]
     for name, values in weights.items():
@@ -154,7 +154,7 @@ def test_a_record_of_pairs_shows_one_of_them(tmp_path, capsys):
         page = tmp_path / "pair.html"
         assert cli.main(["view", str(source), "pairs/2", "--output", str(page)]) == 0
         assert page.read_text() == view.page
-    for values, weights in zip(view.measures.values(), kept(view.page).values(), strict=True):
+    for values, weights in zip(view.measures.values(), weights_of(view.page).values(), strict=True):
         np.testing.assert_allclose(weights, values, atol=np.abs(values).max() / STEPS)
 
 

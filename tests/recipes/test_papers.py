@@ -189,8 +189,8 @@ def test_meister_numbers_of_texts(name):
         assert results[f"random_tau_{name}"][text] == pytest.approx(np.mean(taus))
     largest = [row * (row >= np.sort(row)[-2]) for row in other.attention]
     sparse = Cell(other.identity, replaced(other.table, "attention", largest).slice(0, 20))
-    kept = [weights * (weights >= np.sort(weights)[-2]) for weights in dense.attention[:20]]
-    pairs = zip(kept, dense.scores(name), strict=False)
+    cut = [weights * (weights >= np.sort(weights)[-2]) for weights in dense.attention[:20]]
+    pairs = zip(cut, dense.scores(name), strict=False)
     np.testing.assert_allclose(numbers.cut_tau(sparse, dense, name), [stats.kendalltau(*pair).statistic for pair in pairs])
 
 

@@ -80,7 +80,10 @@ SINGLE = {  # by attention i* is 0, 1 and, on a tie, 0; r the first other one of
         "random_flips": [0, 0, 0, NAN, NAN],
     },
     "gradient": {"top_flips": [1, 1, 0, NAN, NAN]},  # i* 1, 1, 0
-    "attention_gradient": {"top_flips": [0, 1, 0, NAN, NAN]},  # i* 2, 1, 0
+    "attention_gradient": {  # i* 2, 1, 0; r 0, 0, 1
+        "delta_jsd": [0 - jsd(P, KEPT), jsd(P, TURNED) - jsd(P, KEPT), 0 - jsd(P, KEPT), NAN, NAN],
+        "top_flips": [0, 1, 0, NAN, NAN],
+    },
 }
 
 
