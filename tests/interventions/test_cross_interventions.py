@@ -112,6 +112,15 @@ def test_knock_out_of_one_word_for_one_target_word_at_a_time(changed):
             close(columns[f"knock_out_{ending}removed_probs"][0][word], left)
 
 
+def test_knock_out_of_the_only_word():
+    """No other word can be drawn; the end marker holds the weight that is left."""
+    columns = run_pairs("knock_out", subject("marian"), batch("marian", [("man", "ein man")]))
+    words = columns["knock_out_best"][0], columns["knock_out_other"][0]
+    assert [values.tolist() for values in words] == [[0, 0], [-1, -1]]
+    for name in ("probs", "tvd", "removed_probs"):
+        assert np.isfinite(columns[f"knock_out_{name}"][0]).all() and np.isnan(columns[f"knock_out_other_{name}"][0]).all()
+
+
 def test_limits_by_another_solver():
     """Two numbers of a value, so that nine tokens leave much open."""
     narrow = subject_of(translator("marian", d_model=8), tokenizer())

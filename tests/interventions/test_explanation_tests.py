@@ -86,8 +86,9 @@ def test_comprehensiveness_by_texts_without_the_first_tokens(tiny_model, tiny_ro
     columns = run("comprehensiveness", model, batch, shares=shares, draws=2000)
     columns = {name.removeprefix("comprehensiveness_"): values for name, values in columns.items()}
     assert columns["orders"] == [["attention", "leave_one_out"]] * 3
-    without_attention = {"leave_one_out": scores["leave_one_out"]}
-    assert run("comprehensiveness", model, batch, scores=without_attention)["comprehensiveness_orders"] == columns["orders"]
+    reference = record.ABSOLUTE + "integrated_gradients"
+    both = {"leave_one_out": scores["leave_one_out"], reference: scores["other"]}
+    assert run("comprehensiveness", model, batch, scores=both)["comprehensiveness_orders"] == [["attention", reference]] * 3
     assert all(np.isnan(columns[name][2]).all() for name in ("losses", "random", "evidence"))
     assert np.isnan(columns["evidence"][1]) and np.isnan(columns["evidence_random"][1])  # nothing is marked
     for number, row in enumerate(rows[:2]):
