@@ -10,13 +10,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process that tests start compiles the whole package anew
 
 import gc
+import shutil
 import signal
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-from tests.tiny_recipes import tiny_tree
+from tests.tiny_recipes import finished_run, tiny_tree
 
 
 hypothesis.settings.register_profile("any_machine", deadline=None)  # how long an example takes says nothing about the code
@@ -152,3 +153,18 @@ def quick_figures(monkeypatch):
     from tests.figures import SAVE, without_pixels
 
     monkeypatch.setattr(SAVE, without_pixels)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """The folder of a complete run; not to be changed."""
+    return finished_run(tmp_path_factory.mktemp("finished") / "run", note="a note")
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """A copy of the complete run that may be changed."""
+    folder = shutil.copytree(finished, tmp_path / "run")
+    text = (folder / "recipe.yaml").read_text().replace(str(finished), str(folder)).replace("note: a note", "note: ''")
+    (folder / "recipe.yaml").write_text(text)
+    return folder

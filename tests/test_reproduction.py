@@ -14,25 +14,9 @@ from safetensors.torch import load_file, save_file
 from attnfaith import cli, recipes, record, reproduction, runs
 from attnfaith.reproduction import EXACTLY, NOT, WITHIN
 from attnfaith.support.errors import AttnfaithError
-from tests.tiny_recipes import tiny_tree
 
 
-pytestmark = pytest.mark.slow
-TREE = tiny_tree("run", epochs=1, measure={"producers": ["gradient", "permutation"]}, report={"page": False})
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """The folder of a complete run; not to be changed."""
-    folder = tmp_path_factory.mktemp("finished") / "tiny"
-    runs.run(recipes.build({**TREE, "output_dir": str(folder)}))
-    return folder
-
-
-@pytest.fixture
-def copied(finished, tmp_path):
-    """A copy of the complete run that may be changed."""
-    return shutil.copytree(finished, tmp_path / "tiny")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_figures")]
 
 
 def changed(folder, change):
@@ -138,7 +122,7 @@ def test_another_training_does_not_agree_and_rounded_weights_do(finished, tmp_pa
 def test_a_run_comes_out_the_same_and_results_that_do_not_are_listed(copied, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["reproduce", str(copied)]) == 0
-    folder = tmp_path / "runs" / "reproduced" / "tiny"
+    folder = tmp_path / "runs" / "reproduced" / "run"
     rows = pd.read_csv(folder / "reproduction.csv")
     assert set(rows["agreement"]) == {EXACTLY} and len(rows) > 15
     printed = capsys.readouterr().out

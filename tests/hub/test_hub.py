@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import httpx2
@@ -13,22 +12,18 @@ import pytest
 import yaml
 from huggingface_hub import HfApi
 
-from attnfaith import cli, hub, recipes, record, runs
+from attnfaith import cli, hub, record
 from attnfaith.data.registry import facts
 from attnfaith.reporting import cards
-from attnfaith.support import provenance
 from attnfaith.support.errors import AttnfaithError
 from attnfaith.support.files import folder_lock
-from tests.figures import SAVE, without_pixels
 from tests.hub.server import TOKEN, HubServer
-from tests.tiny_recipes import tiny_tree
+from tests.tiny_recipes import CANARY
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")]  # of huggingface_hub
 DIRTY = {"commit": "0" * 40, "dirty": True, "version": "0.1.0"}
 RECORDS = f"alice/{hub.RECORDS}"
-CANARY = "c4n4ry"
-SECRETS = {"HF_TOKEN": f"hf_{CANARY}AbCdEf", "DB_PASSWORD": CANARY, "https_proxy": f"http://me:{CANARY}@host:9"}
 
 
 def note(run, **entries):
@@ -43,34 +38,9 @@ def restate(run, **entries):
     record.save(record.with_settings(table, [{**settings, **entries}]), run / "record.parquet")
 
 
-def finished_run(folder, **overrides):
-    """Train a run on generated texts, as by code that a commit holds."""
-    tree = tiny_tree(folder, epochs=1, measure={"producers": ["gradient", "leave_one_out", "permutation"]})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SAVE, without_pixels)
-        patch.setattr(provenance, "checkout", lambda: ("0" * 40, False))
-        runs.run(recipes.build({**tree, **overrides}))
-    return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _secrets():
-    """The environment and the command line hold secrets while a run is made and planned."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["attnfaith", "train", f"--token={CANARY}", "--password", CANARY])
-        for name, value in SECRETS.items():
-            patch.setenv(name, value)
-        yield
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    return finished_run(tmp_path_factory.mktemp("finished") / "run")
-
-
 @pytest.fixture
-def run(finished, tmp_path):
-    return Path(shutil.copytree(finished, tmp_path / "run"))
+def run(copied):
+    return copied
 
 
 @pytest.fixture
@@ -94,7 +64,8 @@ def unpacked(content):
     return content + repr((table.schema.metadata, [field.metadata for field in table.schema], table.to_pydict())).encode()
 
 
-def test_the_content_of_a_push_is_the_run_without_paths_of_this_machine_and_secrets(run, tmp_path):
+def test_the_content_of_a_push_is_the_run_without_paths_of_this_machine_and_secrets(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", CANARY)
     written = {str(path): unpacked(path.read_bytes()) for path in run.rglob("*") if path.is_file()}
     assert len(written) > 10 and [name for name, content in written.items() if CANARY.encode() in content] == []
     cards.write_cards({"alice/tiny": run}, tmp_path / "cards", facts, RECORDS)

@@ -13,7 +13,7 @@ from scipy.stats import kendalltau
 
 from attnfaith import record
 from tests.hub.server import HubServer
-from tests.hub.test_hub import finished_run
+from tests.tiny_recipes import finished_run
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.gate]

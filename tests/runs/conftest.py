@@ -1,32 +1,8 @@
-"""A complete run on generated texts, made once, and copies of it that may be changed."""
-
-import shutil
+"""A spy of trainings."""
 
 import pytest
 
-from attnfaith import recipes, runs
-from tests.figures import SAVE, without_pixels
-from tests.tiny_recipes import tiny_tree
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory):
-    """The folder of a complete run and its recipe; not to be changed."""
-    folder = tmp_path_factory.mktemp("finished") / "run"
-    recipe = recipes.build(tiny_tree(folder, note="a note"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SAVE, without_pixels)
-        assert runs.run(recipe) == folder / "report" / "index.html"
-    return folder, recipe
-
-
-@pytest.fixture
-def copied(finished, tmp_path):
-    """A copy of the complete run that may be changed, with its recipe."""
-    folder = shutil.copytree(finished[0], tmp_path / "run")
-    text = (folder / "recipe.yaml").read_text().replace(str(finished[0]), str(folder)).replace("note: a note", "note: ''")
-    (folder / "recipe.yaml").write_text(text)
-    return folder, recipes.load(folder / "recipe.yaml")
+from attnfaith import runs
 
 
 @pytest.fixture

@@ -18,10 +18,9 @@ SOURCE = Path(__file__).parents[2] / "src"
 def run(copied, tmp_path, monkeypatch):
     """A copy of a finished run in the folder "run" of the current one."""
     monkeypatch.chdir(tmp_path)
-    path, state = tmp_path / "run" / "recipe.yaml", tmp_path / "run" / "run.json"
-    path.write_text(path.read_text().replace(str(path.parent), "run"))
-    state.write_text(state.read_text().replace('"dirty": true', '"dirty": false').replace('"dirty": null', '"dirty": false'))
-    return path.parent
+    path = copied / "recipe.yaml"
+    path.write_text(path.read_text().replace(str(copied), "run"))
+    return copied
 
 
 COMMANDS = {

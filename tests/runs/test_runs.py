@@ -58,8 +58,8 @@ def never_trained(monkeypatch):
 
 @pytest.mark.gate
 def test_the_files_of_a_run(finished):
-    folder, recipe = finished
-    assert entries(folder) == LEFT and recipes.load(folder / "recipe.yaml") == recipe
+    folder, recipe = finished, recipes.load(finished / "recipe.yaml")
+    assert entries(folder) == LEFT and (recipe.output_dir, recipe.note) == (str(folder), "a note")
     state = runs.read_state(folder)
     assert (state["status"], state["processes"], state["epochs"], state["sizes"]["test"]) == ("complete", 1, 2, 24)
     assert "a note" in (folder / "report" / "index.html").read_text()
@@ -115,7 +115,7 @@ def test_word_vectors_of_the_data_root(tiny_recipe, tmp_path, monkeypatch):
 )
 def test_a_killed_run_goes_on_to_the_same_files(finished, tmp_path, monkeypatch, step, status):
     folder = tmp_path / "run"
-    recipe = variant(finished[1], f"--output_dir={folder}")
+    recipe = variant(recipes.load(finished / "recipe.yaml"), f"--output_dir={folder}")
     with monkeypatch.context() as patch:
         patch.setattr(f"attnfaith.{step}", killed)
         with pytest.raises(Killed):
@@ -128,7 +128,7 @@ def test_a_killed_run_goes_on_to_the_same_files(finished, tmp_path, monkeypatch,
     (folder / ".recipe.yaml.abc.tmp").write_text("half")
     runs.run(recipe, resume=begun)
     assert entries(folder) == LEFT and not [*folder.rglob("*.tmp")]
-    assert same_record(folder, finished[0]) and weights(folder) == weights(finished[0])
+    assert same_record(folder, finished) and weights(folder) == weights(finished)
 
 
 MEASURED_ANEW = "record.parquet is there already with another measure.producers, measure.limit"
@@ -149,7 +149,7 @@ IN_USE = "is in use by a training"
     ],
 )
 def test_a_finished_run_is_left_as_it_is(copied, door, overrides, how, message):
-    folder, recipe = copied
+    folder, recipe = copied, recipes.load(copied / "recipe.yaml")
     before, other = contents(folder), variant(recipe, *overrides)
     lock = folder_lock(folder, "a training") if message == IN_USE else contextlib.nullcontext()
     with lock, pytest.raises(AttnfaithError, match=message):
@@ -169,7 +169,7 @@ def test_a_folder_that_is_not_ours_is_never_touched(tiny_recipe, tmp_path, how):
 
 
 def test_a_resumed_run_measures_and_reports_what_is_missing(copied, monkeypatch, capsys):
-    folder, recipe = copied
+    folder, recipe = copied, recipes.load(copied / "recipe.yaml")
     before = (folder / "record.parquet").read_bytes()
     never_trained(monkeypatch)
     shutil.rmtree(folder / "report")
@@ -211,7 +211,7 @@ def test_refused_before_training(tiny_recipe, tmp_path, monkeypatch, change, beg
 
 
 def test_a_part_measured_elsewhere_leaves_the_run_as_it_is(copied, tmp_path):
-    folder, recipe = copied
+    folder, recipe = copied, recipes.load(copied / "recipe.yaml")
     before, whole = contents(folder), record.load(folder / "record.parquet")
     part = record.load(runs.measure_run(folder, variant(recipe, "--limit=6"), tmp_path / "part.parquet"))
     assert contents(folder) == before
@@ -230,7 +230,7 @@ def test_a_part_measured_elsewhere_leaves_the_run_as_it_is(copied, tmp_path):
 
 
 def test_a_record_is_replaced_with_its_report_and_a_run_with_all_of_it(copied):
-    folder, recipe = copied
+    folder, recipe = copied, recipes.load(copied / "recipe.yaml")
     agreement = folder / "report" / "tables" / "agreement.csv"
     other = variant(recipe, "--measure.producers=[gradient]", "--limit=9")
     runs.measure_run(folder, other, folder / "record.parquet", overwrite=True)
