@@ -45,6 +45,10 @@ def permuted():
     return with_permutations(build([{"attention": a, "probs": p} for a, p in zip(weights, probs, strict=True)]), draws)
 
 
+def signed():
+    return build([{"attention": [0.5, 0.5], "lrp": lrp} for lrp in ([-1.0, 1.0], [2.0, 2.0])], measures=("lrp",))
+
+
 def random_places():
     """Predictions .1 and .7 away, and .1 away; then a text of one token and one without tokens."""
     probs = [[[0.7, 0.3], [0.1, 0.9]], [[0.3, 0.7]], [], []]
@@ -129,6 +133,7 @@ RECORDS = {
         ("permuted", permuted, "permutation"),
         ("states", lambda: draw(30, measures=("gradient_norm", "gradient_norm_hidden")), "dispersion"),
         ("random_places", random_places, "random_support"),
+        ("signed", signed, "dispersion"),
         ("selecting", selecting, "selection"),
         ("budgets", budgets, "selection_budgets"),
         ("cross", pairs, "cross_interventions"),
@@ -152,6 +157,7 @@ def test_every_section_holds_its_contract(record, name):
 
 NUMBERS = {
     "permuted": {"permutation_tvd": [0.3, 0.015, 0.025, 0.6, NAN, NAN], "permutation_flips": [1 / 3, 0, 0, 1, NAN, NAN]},
+    "signed": {"entropy lrp": [NAN, 1], "support lrp": [NAN, 2], "zeros lrp": [NAN, 0]},  # no share is below 0
     "random_places": {"random_support_tvd": [0.4, 0.1, NAN, NAN], "random_support_flips": [0.5, 0, NAN, NAN]},
     "words": {
         "group_mass_impermissible": [0.72, NAN, NAN, NAN],

@@ -67,7 +67,7 @@ def scores(cell: Cell, only: Sequence[str] | None = None) -> dict[str, dict[str,
     wanted = set(measures(cell) if only is None else only)
     bins = np.isclose(shares[:, None], curves.BINS).any(1)
     bins = bins if bins.any() else np.ones(len(shares), bool)
-    taken = np.maximum(np.ceil(shares * cell.lengths[:, None] - 1e-9), 1)  # as the tokens of a share are counted
+    taken = np.ceil(shares * cell.lengths[:, None] - 1e-9)  # as the tokens of a share are counted
     true_shares = np.minimum(taken / np.maximum(cell.lengths, 1)[:, None], 1)
     results: dict[str, dict[str, np.ndarray]] = {name: {} for name in TESTS}
     for name, kept, removed, whole, empty in _erased(cell, "rationale_erasure", wanted):
