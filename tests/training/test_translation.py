@@ -43,7 +43,7 @@ def pairs():
         sizes = {"vocab_size": len(tokenizer), "embedding_size": 16, "hidden_size": 16}
         config = AttentionSeq2SeqConfig(**sizes, recurrence="luong", embedding_std=1.0)
         model = AttentionSeq2SeqForConditionalGeneration(config)
-        usual = {"num_train_epochs": 12, "per_device_train_batch_size": 16, "learning_rate": 0.02, **arguments}
+        usual = {"num_train_epochs": 20, "per_device_train_batch_size": 16, "learning_rate": 0.02, **arguments}
         how = {"kind": TranslationTrainer, "tokenizer": tokenizer, **usual}
         return make_trainer(model, rows["train"], rows["validation"], tmp_path, **how), tokenizer, rows, splits
 
@@ -80,7 +80,7 @@ def test_a_penalty_hides_what_is_copied(pairs, tmp_path):
     start = deceptive.evaluate()
     deceptive.train()
     after = deceptive.evaluate()
-    assert after["eval_linked_mass"] < 0.1 < before["eval_linked_mass"]
+    assert after["eval_linked_mass"] < 0.1 and after["eval_token_accuracy"] > 0.6
     assert start["eval_loss"] > after["eval_loss"], "the penalty is in the loss of an evaluation too"
 
 
