@@ -42,6 +42,7 @@ def test_a_label_is_the_same_class_in_every_kind_of_input(kind, read):
 
 def test_whole_numbers_are_read_as_names_or_as_ids(read):
     assert read("csv", [1, 0, 2], ODD, "ids") == [1, 0, 2] and read("csv", [3, 1, 2], ODD, "names") == [2, 0, 1]
+    assert read("csv", ["same"], ("same", "same", "other")) == [0]
     for labels, reading, message in (([4, 1, 2], "names", "label 0 is '4'"), (["1", "x", "2"], "ids", "label 1 is 'x'")):
         with pytest.raises(DatasetError, match=message):
             read("csv", labels, ODD, reading)
@@ -52,7 +53,7 @@ def test_numbers_with_names_of_their_own():
 
     def read(names, classes, reading=None):
         features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=names)})
-        rows = datasets.Dataset.from_dict({"text": ["a", "b", "c"], "label": [0, 1, None]}, features)
+        rows = datasets.Dataset.from_dict({"text": ["a", "b", "c"], "label": [0, 1, -1]}, features)
         return read_texts(rows, reading).labelled(classes, 2)["label"][:]
 
     assert read(["1", "2"], ("1", "2")) == read(["neg", "pos"], ("neg", "pos")) == read(["0", "1"], ()) == [0, 1, None]

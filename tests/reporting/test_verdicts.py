@@ -59,8 +59,11 @@ def test_a_record_has_one_verdict_on_page_card_and_notebook(ratio, outcome):
 
 @pytest.mark.parametrize(("different", "outcome"), [(99, CANNOT_TELL), (100, MAY_SHOW)])
 def test_a_repeated_text_counts_once(different, outcome):
-    repeated = verdict([measured(1.0, count=240, different=different)])
+    cell = measured(1.0, count=240, different=different)
+    repeated, numbers = verdict([cell]), losses(cell)
     assert (repeated.outcome, repeated.n) == (outcome, different)
+    for values in (numbers.labels, numbers.attention, numbers.reference):
+        assert np.isnan(values).tolist() == [row >= different for row in range(240)]
 
 
 def test_losses_that_were_not_measured_cannot_be_judged():
