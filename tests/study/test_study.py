@@ -97,6 +97,7 @@ def test_tables_are_made_again_from_the_records_without_torch(ran):
     stamp = (runs / "base-2" / "record.parquet").stat().st_mtime_ns
     tables = {file: file.read_bytes() for file in (path.parent / "results").glob("*.csv")}
     assert {"performance.csv", "agreement.csv", "side_by_side.csv"} <= {file.name for file in tables}
+    assert (path.parent / "results" / "side_by_side.md").read_text().startswith("| data | encoder |"), "as the page shows it"
     for file in tables:
         file.unlink()
     code = "import sys\nfrom attnfaith.cli import main\nmain(['study', *sys.argv[1:]])\nprint('torch' in sys.modules)"

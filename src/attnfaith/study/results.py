@@ -72,9 +72,10 @@ def write_results(study: Study, cells: pd.DataFrame, folders: Mapping[str, Path]
     tables = {**tables, **own.tables}
     texts = {**own.texts, **{f"{name}.md": grid.formatted("markdown") for name, grid in own.grids.items()}}
     figures = {**study_figures(measured, study.tables), **own.figures}
-    files = {**texts, "made.json": json.dumps(provenance(len(cells), folders, records), indent=1) + "\n"}
+    files = {"made.json": json.dumps(provenance(len(cells), folders, records), indent=1) + "\n"}
     for name, table in tables.items():
         files |= table_files(table, name)
+    files |= texts  # what a page shows of a table stands in place of its whole Markdown
     for name, figure in figures.items():
         files |= figure_files(figure, f"figures/{name}", ["png"], dpi=90)  # small enough for a repository to keep
         files |= figure_files(figure, f"figures/{name}", ["pdf"])
