@@ -115,8 +115,9 @@ def add_measuring(bench: Benchmark, model, ids: torch.Tensor, size: SimpleNamesp
     rows, output = datasets.Dataset.from_dict({**columns, "truncated": [False] * texts}), folder / "suite.parquet"
     cell, rng, noise = Identity("benchmark", "benchmark", "test", 0), np.random.default_rng(0), torch.randn(texts, 5, tokens)
     ours = lambda: measure(model, rows, cell, TESTS, output, progress=False)  # noqa: E731
-    theirs = lambda: naive.suite(twin, ids[:texts], lengths[:texts], rng, noise)  # noqa: E731
-    bench.add("all of Jain & Wallace's tests, to the record", tokens, ours, theirs, texts)
+    for name, tests in {"naive": naive.suite, "published": naive.published_suite}.items():
+        theirs = lambda tests=tests: tests(twin, ids[:texts], lengths[:texts], rng, noise)  # noqa: E731
+        bench.add("all of Jain & Wallace's tests, to the record", tokens, ours, theirs, texts, twin=name)
 
 
 def add_tests(bench: Benchmark, model, twin, batch: dict, lengths: torch.Tensor) -> None:
