@@ -215,7 +215,7 @@ def _named(place: str) -> Iterator[None]:
     except AttnfaithError:
         raise
     except (HTTPError, OSError, ValueError, RuntimeError) as error:
-        raise HubError(f"{place}: {excerpt(error, 300)}. What is there is kept: push again") from error
+        raise HubError(f"{place}: {excerpt(error, 300).rstrip('.')}. What is there is kept: push again") from error
 
 
 def _check_existing(api: HfApi, repo: Repo, *, private: bool) -> None:
