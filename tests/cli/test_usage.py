@@ -124,6 +124,7 @@ def test_nothing_that_takes_long_is_imported_before_the_arguments_are_read(tmp_p
     light = ["--help", "--version", "list encoders", "nonsense", "train --encder cnn"]
     mistakes = ["measure no/where/at/all", "measure . --data.path own.cvs", "measure . --data.path own.csv --add gradeint"]
     mistakes += ["train --data.path own.csv --data.text reveiw", "train --producers gradeint", "train --data.name sstt"]
+    mistakes += [f"train --{part} adittive" for part in ("encoder", "alignment", "projection")]
     mistakes += ["view . text --measure atention"]
     mistakes += [f"{command} no/where/at/all" for command in ("view", "space", "reproduce", "study", "show", "report")]
     script = (

@@ -15,17 +15,22 @@ ADD = argument(
 
 
 def _load(path: Path | None, args, *, untrusted: bool = False):
-    """The recipe with the overrides of the command line, and the measures of `--add`. Names of data and measures are checked
-    before torch is imported.
+    """The recipe with the overrides of the command line, and the measures of `--add`. Names of data, measures and parts of
+    models are checked before torch is imported.
     """
     from attnfaith import recipes
     from attnfaith.measurement import registry
     from attnfaith.recipes.files import check_data
+    from attnfaith.support.errors import excerpt, nearest
 
     recipe = recipes.load(path, args.overrides, untrusted=untrusted)
     producers = [*dict.fromkeys([*recipe.measure.producers, *args.add])]
     registry.check_options(registry.check_names(producers, recipe.reads), recipe.measure.options, recipe.reads)
     check_data(recipe)
+    for part in ("encoder", "alignment", "projection") if recipe.kind == "classifier" else ():
+        name, names = getattr(recipe.model, part), registry.catalogue()[f"{part}s"]
+        if name not in names:
+            raise recipes.RecipeError(f"model.{part}={excerpt(name)} is no {part}{nearest(name, names)}")
     return replace(recipe, measure=replace(recipe.measure, producers=producers)) if args.add else recipe
 
 
