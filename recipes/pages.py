@@ -41,7 +41,9 @@ def analysis(
         return Analysis()
     results, grids = {name: table(cells) for name, table in tables.items()}, {}
     for name, columns in pages.items():
-        table = shown[name](results[name]) if name in shown else results[name]
+        table = results[name]
+        if len(table) and name in shown:
+            table = shown[name](table)
         if len(table):
             vectors = {"vectors": table["vectors"].str.partition("(")[0]} if "vectors" in table else {}
             grids[name] = page_grid(name.replace("_", " ").capitalize(), table.assign(**vectors), columns)

@@ -116,6 +116,8 @@ def budgets(groups: Sequence[Models]) -> pd.DataFrame:
                     row |= {"p_value": gap["p_value"], "diff_seeds": len(mine)}
                 rows.append(row)
     table = pd.DataFrame(rows)
+    if not rows:
+        return table
     table["p_holm"] = table.groupby(FAMILY)["p_value"].transform(holm)
     compared = table["diff_seeds"].notna()
     columns = (table.loc[compared, name] for name in ("difference", "p_holm", "diff_seeds"))
@@ -145,7 +147,7 @@ def places(groups: Sequence[Models]) -> pd.DataFrame:
             row |= {"difference": gain["mean"], "diff_low": gain["ci_low"], "diff_high": gain["ci_high"]}
             tests += [row | {"row": len(rows), "p_value": p_value} for p_value in p_values]
             rows.append(row | {"p_least": np.fmin.reduce(p_values), "p_most": np.fmax.reduce(p_values)})
-    return pd.DataFrame(rows).assign(told=tests_that_stand(pd.DataFrame(tests)))
+    return pd.DataFrame(rows).assign(told=tests_that_stand(pd.DataFrame(tests)) if tests else [])
 
 
 def tests_that_stand(tests: pd.DataFrame) -> np.ndarray:

@@ -46,6 +46,15 @@ def test_an_analysis_makes_what_its_page_includes(study):
         assert {*pd.read_csv(path, nrows=1).columns} == {*results.tables[path.stem].columns}, path.name
 
 
+@pytest.mark.parametrize("study", STUDIES)
+def test_an_analysis_makes_its_tables_while_one_cell_alone_is_complete(study):
+    module, settings = analysis_of(study)
+    cells, results = analysed(study)
+    for cell in cells[0], cells[-1]:
+        alone = module.tables([cell], settings)
+        assert alone.tables and {*alone.tables} <= {*results.tables}
+
+
 def over(cells, number):
     """The mean over seeds of the mean over texts of a number per text."""
     return np.mean([np.nanmean(number(cell)) for cell in cells])
