@@ -49,6 +49,19 @@ def test_a_full_disk_is_an_error_of_the_user_whoever_raises_it(error, is_full):
     assert str(raised.value).startswith("train stopped") if is_full else raised.value is error
 
 
+def test_a_place_where_nothing_can_be_written_or_locked_is_an_error_of_the_user(monkeypatch):
+    def refuse(*_, **__):
+        raise FileNotFoundError(errno.ENOENT, "as in /proc")
+
+    monkeypatch.setattr(files.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(files.Path, "mkdir", lambda *_, **__: None)
+    with pytest.raises(FileError, match="/proc/x.html"):
+        files.write_atomically("/proc/x.html", "")
+    monkeypatch.setattr(files.FileLock, "acquire", refuse)
+    with pytest.raises(FileError, match="/proc/run"), files.folder_lock("/proc/run", "a training"):
+        pass
+
+
 def test_the_lock_agrees_with_what_is_pinned_and_asked_for():
     text = (ROOT / "supply" / "test.txt").read_text(encoding="utf-8")
     locked = {canonicalize_name(name): version for name, version in ENTRY.findall(text)}

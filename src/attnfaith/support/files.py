@@ -27,17 +27,19 @@ NO_ROOM_IN_WORDS = (*map(os.strerror, NO_ROOM), "PytorchStreamWriter failed", "i
 
 
 @contextlib.contextmanager
-def refusals(work: str) -> Iterator[None]:
+def refusals(work: str, *, place: bool = False) -> Iterator[None]:
     """Turn a refusal of the system, such as a full disk, into a FileError. work: what fails then ("train stopped").
 
-    Any other OSError is a fault of the package and goes on.
+    place: whether it names a path that the user chose, which any OSError is about. Any other is a fault of the package and
+    goes on.
     """
     try:
         yield
-    except AttnfaithError:
+    except (AttnfaithError, Timeout):
         raise
     except Exception as error:
-        if getattr(error, "errno", None) not in REFUSALS and not any(words in str(error) for words in NO_ROOM_IN_WORDS):
+        refused = getattr(error, "errno", None) in REFUSALS or any(words in str(error) for words in NO_ROOM_IN_WORDS)
+        if not refused and not (place and isinstance(error, OSError)):
             raise
         raise FileError(f"{work}: {excerpt(error, 300)}; is the disk full, or the place not yours?") from error
 
@@ -50,7 +52,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     be written; the old file then stays.
     """
     path = Path(path)
-    with refusals(f"{cut(os.fspath(path), 300)} cannot be written"):
+    with refusals(f"{cut(os.fspath(path), 300)} cannot be written", place=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         os.close(handle)
@@ -98,7 +100,7 @@ def folder_lock(folder: str | os.PathLike, work: str) -> Iterator[None]:
     lock = FileLock(Path(folder) / LOCK)
     holder = Path(f"{lock.lock_file}.holder")
     try:
-        with refusals(f"{cut(os.fspath(folder), 300)} cannot be locked"):
+        with refusals(f"{cut(os.fspath(folder), 300)} cannot be locked", place=True):
             holder.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
     except Timeout as error:
