@@ -235,14 +235,27 @@ def build(columns: Mapping[str, Sequence], extra: Mapping[str, Column] | None = 
         raise RecordError(f"columns of unequal row count: {counts}")
     schema, arrays = pa.schema([column.field(name) for name, column in declared.items()]), []
     for field in schema:
-        nested = (value.tolist() if getattr(value, "ndim", 0) > 1 else value for value in columns[field.name])
         try:
-            arrays.append(pa.array(nested, field.type))
+            arrays.append(_array(columns[field.name], field.type))
         except (pa.ArrowException, TypeError) as error:
             raise RecordError(f"column '{field.name}' must be {field.type}: {error}") from error
     table = pa.Table.from_arrays(arrays, schema=schema)
     validate(table)
     return table
+
+
+def _array(values: Sequence, kind: pa.DataType) -> pa.Array:
+    """Values of instances, Python's or numpy's, as an array of Arrow."""
+    axes = {getattr(value, "ndim", 0) for value in values}
+    if len(axes) != 1 or axes <= {0, 1}:
+        return pa.array((value.tolist() if getattr(value, "ndim", 0) > 1 else value for value in values), kind)
+    # no Python object for each number: there may be millions
+    shapes = np.array([value.shape for value in values])
+    array = pa.array(np.concatenate([np.ravel(value) for value in values]))
+    for axis in reversed(range(shapes.shape[1])):  # a list of this axis for each place in the axes before it
+        lengths = np.repeat(shapes[:, axis], shapes[:, :axis].prod(1))
+        array = pa.ListArray.from_arrays(pa.array(np.append(0, lengths.cumsum()), pa.int32()), array)
+    return array.cast(kind)
 
 
 def list_lengths(array: pa.ListArray) -> np.ndarray:
