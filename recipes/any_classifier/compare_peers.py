@@ -114,7 +114,9 @@ class Peers:
         return same, np.array([scores[tokens[number]] for number in same], np.float64)
 
     def captum(self, text):
-        """Integrated gradients of the predicted class's logit over the table's embeddings, midpoints."""
+        """Integrated gradients of the predicted class's logit over the table's embeddings, Gauss-Legendre, with what is
+        missing from their sum, as ours have it.
+        """
         from captum.attr import IntegratedGradients
 
         (embedded, rest), inside = self.inputs(text), self.inside(text)
@@ -125,7 +127,8 @@ class Peers:
 
         target = int(read(embedded).argmax())
         start = torch.where(inside[None, :, None], 0.0, embedded)  # markers stay, as they do in ours
-        scores = IntegratedGradients(read).attribute(embedded, start, target=target, n_steps=STEPS, method="gausslegendre")
+        how = {"n_steps": STEPS, "method": "gausslegendre", "return_convergence_delta": True}
+        scores, _ = IntegratedGradients(read).attribute(embedded, start, target=target, **how)
         return scores.sum(-1)[0][inside].double().numpy()
 
     def mean_of_products(self, text, steps=None):

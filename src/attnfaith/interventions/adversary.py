@@ -24,7 +24,8 @@ Shapes: T tokens, C classes, K epsilons, M and N tokens on either side of an end
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -81,8 +82,9 @@ class AdversaryExact(Measure):
         for text in read_out(subject, batch):
             certainty, found = "undefined", []
             if len(text.attention) > 1:
-                certainty, furthest = ("exact", exact) if len(text.probs) == 2 else ("bounded", bounded)
-                found = [furthest(text, epsilon) for epsilon in self.epsilons]
+                two_classes = len(text.probs) == 2
+                certainty, furthest = ("exact", exact(text)) if two_classes else ("bounded", partial(bounded, text))
+                found = [furthest(epsilon) for epsilon in self.epsilons]
             columns = [np.array([adversary[place] for adversary in found]) for place in range(len(Adversary._fields))]
             jsd, attention, logits, bound, one_token = columns
             attention = attention.reshape(len(found), len(text.attention)).astype(np.float32)
@@ -123,10 +125,10 @@ def maximise(attention: np.ndarray, scores: np.ndarray, bias: float = 0.0, epsil
     return _Vertices(own / own.sum(), scores + bias).furthest(epsilon)
 
 
-def exact(text: Readout, epsilon: float) -> Adversary:
-    """Return the maximum for two classes."""
+def exact(text: Readout) -> Callable[[float], Adversary]:
+    """Return the maximum for two classes, by epsilon."""
     scores = text.values + text.bias
-    return _Vertices(text.attention, scores[:, 1] - scores[:, 0]).furthest(epsilon)
+    return _Vertices(text.attention, scores[:, 1] - scores[:, 0]).furthest
 
 
 class _Vertices:
