@@ -4,17 +4,13 @@ and mistakes in arguments are reported before a model is loaded.
 
 import os
 import sys
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from attnfaith import __version__
 from attnfaith.cli import hub, listing, records, run
 from attnfaith.cli.command import COMMANDS
 from attnfaith.support.errors import AttnfaithError, excerpt, nearest
 from attnfaith.support.files import refusals
-
-
-__all__ = ["guarded", "main", "usage"]
 
 
 def usage() -> str:
@@ -31,28 +27,19 @@ def usage() -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a command; an AttnfaithError becomes one line on standard error and exit code 2."""
-    name, *rest = list(sys.argv[1:] if words is None else words) or [""]
-    if name in COMMANDS:
-        return guarded(COMMANDS[name], rest)
-    if name in ("", "-h", "--help", "--version"):
-        text = f"attnfaith {__version__}" if name == "--version" else usage()
-        return guarded(lambda _: print(text, flush=True), rest) or (0 if name else 2)
-    print(f"error: unknown command {excerpt(name)}{nearest(name, COMMANDS)}", file=sys.stderr)
-    return 2
-
-
-def guarded(command: Callable, words: Sequence[str]) -> int:
-    """Run one command and return its exit code. An AttnfaithError, or a refusal of the system such as a full disk, is
-    printed in one line; any other exception is a fault of the package and goes on.
+    """Run a command and return its exit code. An AttnfaithError, or a refusal of the system such as a full disk, is printed
+    in one line, with exit code 2; any other exception is a fault of the package and goes on.
     """
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:  # two processes on two cores must not start two threads each
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
+    name, *rest = list(sys.argv[1:] if words is None else words) or [""]
     os.environ["MPLBACKEND"] = "Agg"  # figures become files; a notebook's own backend may be unknown to this Python
-    warnings.filterwarnings("ignore", message=".*pin_memory.*")
     try:
-        with refusals(f"{getattr(command, 'name', 'the command')} stopped"):
-            command(words)
+        with refusals(f"{name} stopped"):
+            if name in COMMANDS:
+                COMMANDS[name](rest)
+            elif name in ("", "-h", "--help", "--version"):
+                print(f"attnfaith {__version__}" if name == "--version" else usage(), flush=True)
+            else:
+                raise AttnfaithError(f"unknown command {excerpt(name)}{nearest(name, COMMANDS)}")
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader has seen enough: `attnfaith list recipes | head`
@@ -63,4 +50,4 @@ def guarded(command: Callable, words: Sequence[str]) -> int:
             raise
         print(f"error: {error}\n(set ATTNFAITH_TRACEBACK=1 for the traceback)", file=sys.stderr)
         return 2
-    return 0
+    return 0 if name else 2

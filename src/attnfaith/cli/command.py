@@ -4,11 +4,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
-
-
-if TYPE_CHECKING:
-    from attnfaith.recipes.options import Parser
 
 
 COMMANDS: dict[str, "Command"] = {}
@@ -28,7 +23,7 @@ class Command:
     def summary(self) -> str:
         return self.function.__doc__.partition("\n")[0]
 
-    def parser(self) -> "Parser":
+    def parser(self):
         from attnfaith.recipes.options import Parser
 
         return Parser(self.name, self.function.__doc__, self.arguments, **self.options)
@@ -51,11 +46,11 @@ def flag(*names: str, **settings) -> tuple[tuple[str, ...], dict]:
     return names, {"action": "store_true", **settings}
 
 
-def command(*arguments, name: str | None = None, **options) -> Callable:
+def command(*arguments, **options) -> Callable:
     """Make a function a command. options: `examples`, `keys` and `epilog` of its parser."""
 
     def add(function):
-        entry = Command(name or function.__name__.rstrip("_"), function, arguments, options)
+        entry = Command(function.__name__.rstrip("_").replace("_", "-"), function, arguments, options)
         COMMANDS[entry.name] = entry
         return function
 

@@ -130,7 +130,7 @@ def completion(args):
     print(shtab.complete(whole, shell=args.shell))
 
 
-@command(name="install-metric")
+@command()
 def install_metric(_args):
     """Make `evaluate.load("attention_faithfulness")` work without importing attnfaith."""
     from attnfaith.metrics import registration

@@ -69,8 +69,11 @@ def train(args):
 
     seeds = dict.fromkeys(args.seeds)
     resume = args.resume_from_checkpoint or bool(seeds and not args.overwrite_output_dir)
-    parts = [_with_seed(recipe, seed) for seed in seeds] or [recipe]
-    for part in parts:
+    parts = [
+        replace(recipe, seed=seed, output_dir=f"{recipe.output_dir}/seed_{seed}", name=f"{recipe.name}-{seed}")
+        for seed in seeds
+    ]
+    for part in parts or [recipe]:
         path = runs.run(part, overwrite=args.overwrite_output_dir, resume=resume)
         if is_main_process():
             print(f"{'report' if recipe.report.page else 'record'}: {path}")
@@ -80,11 +83,6 @@ def train(args):
         tables = overview(cells_of([part.output_dir for part in parts], mix_versions=True))
         print("", *(table.formatted("text") for table in tables), sep="\n")
         print(f"other tables, files to paste: attnfaith table {recipe.output_dir}")
-
-
-def _with_seed(recipe, seed: int):
-    """The recipe with another seed, in a folder of its own."""
-    return replace(recipe, seed=seed, output_dir=f"{recipe.output_dir}/seed_{seed}", name=f"{recipe.name}-{seed}")
 
 
 @command(

@@ -19,10 +19,6 @@ from attnfaith.recipes.values import read_value
 from attnfaith.support.errors import closest, cut
 
 
-class UsageError(RecipeError):
-    """Arguments that a command, or a recipe, does not take."""
-
-
 class Parser(argparse.ArgumentParser):
     """The arguments of one command, as `add_argument` takes them; where names clash, they come before the keys of a recipe.
 
@@ -70,15 +66,15 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError; for an unknown option with the options that may be meant."""
+        """Raise RecipeError; for an unknown option with the options that may be meant."""
         unknown = [word for word in message.split() if word.startswith("--")]
         if not message.startswith("unrecognized arguments: ") or not unknown:
-            raise UsageError(f"{self.prog}: {message}; `{self.prog} --help` lists what it takes")
+            raise RecipeError(f"{self.prog}: {message}; `{self.prog} --help` lists what it takes")
         name = unknown[0].partition("=")[0]
         choices = [option for option in self._option_string_actions if option.startswith("--")]
         near = [option for option in choices if option.endswith(f".{name.removeprefix('--')}")] or [closest(name, choices)]
         hint = f"did you mean {' or '.join(near)}?" if near[0] else f"`{self.prog} --help` lists all"
-        raise UsageError(f"{self.prog} has no option {cut(name, 60)}; {hint}")
+        raise RecipeError(f"{self.prog} has no option {cut(name, 60)}; {hint}")
 
 
 class Key(NamedTuple):

@@ -18,7 +18,7 @@ from attnfaith.support.errors import AttnfaithError, cut, excerpt, nearest
 
 
 class RecipeError(AttnfaithError):
-    """A recipe that cannot be used. The message names the key, its value, and the allowed values."""
+    """A recipe, or options of a command, that cannot be used. The message names the key, its value and what is allowed."""
 
 
 # A section of a recipe. strict: a text is no number, and 1 is not true.
