@@ -50,7 +50,7 @@ assert not {"old.py", "tiny/tables/old.csv"} & files, "a push deletes its own fi
 
 own = attnfaith.load(tiny)
 assert all(attnfaith.load(name) == own for name in ("alice/tiny", "alice/attnfaith-records:tiny"))
-assert [source.name for source in lookup.find_records("alice/attnfaith-records")] == [
+assert [*lookup.find_records("alice/attnfaith-records").values()] == [
     "alice/attnfaith-records:selects", "alice/attnfaith-records:tiny"
 ]
 address = own.push_to_hub("alice/mine", private=True)

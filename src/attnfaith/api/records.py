@@ -267,7 +267,7 @@ def compare(
         if isinstance(source, Record):
             tables[f"record {number}"] = source.table
         elif isinstance(source, str | os.PathLike):
-            tables |= {found.name: found.load() for found in find_records(source)}
+            tables |= {name: records.load(path) for path, name in find_records(source).items()}
         else:
             raise AttnfaithError(f"record {number} is {excerpt(source)}: give a Record, a path, a run or a name on the Hub")
     if names is not None and (isinstance(names, str) or len(names) != len(tables)):
@@ -286,4 +286,4 @@ def load(source: str | os.PathLike, *, revision: str | None = None) -> Record:
     """
     if not isinstance(source, str | os.PathLike):
         raise AttnfaithError(f"a record is loaded from a path or a name on the Hub, not from {excerpt(source)}")
-    return Record(find_record(source, revision=revision).load(), checked=True)
+    return Record(records.load(find_record(source, revision=revision)), checked=True)

@@ -19,25 +19,25 @@ def report(args):
     """Tables, figures and page from the records of one or more runs, without a model."""
     from attnfaith.record.lookup import find_records
 
-    sources = find_records(*args.run)
-    own = sources[0].folder if len(sources) == 1 else None
+    paths = [*find_records(*args.run)]
+    own = paths[0].parent if len(paths) == 1 and paths[0].name == "record.parquet" else None
     if args.output is None and own is None:
         raise AttnfaithError("--output is needed: the folder of the report; only one run has a report of its own")
     from attnfaith import recipes, record
     from attnfaith.reporting.page import write_report
 
-    table = record.concatenate(_tables(sources, mix_versions=args.mix_versions))
+    table = record.concatenate(_tables(paths, mix_versions=args.mix_versions))
     recipe = recipes.load(own / "recipe.yaml") if own and (own / "recipe.yaml").is_file() else None
     section = recipe.report if recipe else recipes.Report()
     examples = section.examples if args.examples is None else args.examples
     print(f"report: {write_report(table, args.output or own / 'report', title=section.title, n_examples=examples)}")
 
 
-def _tables(sources, *, mix_versions: bool) -> list:
-    """The records of sources; of one version of the package unless mix_versions."""
+def _tables(paths, *, mix_versions: bool) -> list:
+    """The records of some files; of one version of the package unless mix_versions."""
     from attnfaith import record
 
-    tables = [source.load() for source in sources]
+    tables = [record.load(path) for path in paths]
     if not mix_versions:
         record.check_one_version(tables)
     return tables

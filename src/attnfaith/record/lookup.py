@@ -4,13 +4,10 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import yaml
 
-from attnfaith.record import concatenate, load
 from attnfaith.support.errors import AttnfaithError, closest, cut, excerpt
 from attnfaith.support.files import CARD, CHECKPOINT, MODEL, RECIPE, RECORD, STATE
 
@@ -23,54 +20,39 @@ class NotFoundError(AttnfaithError):
     """No record or run where it was looked for. The message names what is near."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where a record lies. name: for people. paths: its files. folder: of its run, None for any other record."""
-
-    name: str
-    paths: tuple[Path, ...]
-    folder: Path | None = None
-
-    def load(self) -> pa.Table:
-        """Return the record. Raises RecordError where it cannot be read."""
-        tables = [load(path) for path in self.paths]
-        return tables[0] if len(tables) == 1 else concatenate(tables)
-
-
-def find_record(word: str | os.PathLike, *, revision: str | None = None) -> Source:
-    """Return the source of one record.
+def find_record(word: str | os.PathLike, *, revision: str | None = None) -> Path:
+    """Return the file of one record.
 
     word: the folder of a run, a record file, OWNER/NAME of a model on the Hub whose card names its records or of a data set
     of records, or OWNER/NAME:CONFIGURATION. A path on this machine comes first. revision: of the repository.
 
     Raises NotFoundError where there is no record, naming what is near, or more than one.
     """
-    sources = find_records(word, revision=revision)
-    if len(sources) > 1:
-        names = cut(", ".join(source.name for source in sources), 200)
-        raise NotFoundError(f"{cut(str(word))} holds {len(sources)} records: name one of {names}")
-    return sources[0]
+    names = find_records(word, revision=revision)
+    if len(names) > 1:
+        there = cut(", ".join(names.values()), 200)
+        raise NotFoundError(f"{cut(str(word))} holds {len(names)} records: name one of {there}")
+    return next(iter(names))
 
 
-def find_records(*words: str | os.PathLike, revision: str | None = None) -> list[Source]:
-    """Return the sources of all records of some words, each once, in the order of their names, numbers by size.
+def find_records(*words: str | os.PathLike, revision: str | None = None) -> dict[Path, str]:
+    """Return {file: name for people} of all records of some words, each once, in the order of their names, numbers by size.
 
     A word may also be a folder of runs, such as that of a study, or a data set of many configurations. Raises NotFoundError
     as `find_record` does.
     """
-    sources = {}
+    names = {}
     for word in words:
         path = Path(word)
         if os.path.isfile(word):
-            matches = [Source(str(word), (path,))]
+            names[path] = str(word)
         elif os.path.isdir(word):
-            matches = _in_folder(path)
+            names |= _in_folder(path)
         elif (near := _near(path)) or not (match := REPOSITORY.fullmatch(str(word))):
             raise NotFoundError(f"no run or record at {cut(str(word))}{near}")
         else:
-            matches = _on_hub(match["repo"], match["configuration"], revision)
-        sources |= {source.paths: source for source in matches}
-    return list(sources.values())
+            names |= _on_hub(match["repo"], match["configuration"], revision)
+    return names
 
 
 def run_folder(word: str | Path, needs: str) -> Path:
@@ -135,15 +117,15 @@ def why_unreadable(error: Exception, repo_id: str) -> str:
     return f"{repo_id} cannot be read ({type(error).__name__}: {excerpt(error)})"
 
 
-def _in_folder(folder: Path) -> list[Source]:
+def _in_folder(folder: Path) -> dict[Path, str]:
     if (folder / RECORD).is_file():
-        return [Source(str(folder), (folder / RECORD,), folder)]
+        return {folder / RECORD: str(folder)}
     if (folder / RECIPE).is_file() or (folder / STATE).is_file():
         raise NotFoundError(f"{folder} is a run without a record: `attnfaith measure {folder}` makes it")
     runs = [path.parent for path in folder.glob(f"*/{RECORD}")]
     if not runs:
         raise NotFoundError(f"{folder} holds no {RECORD}, nor do the folders in it: give the folder of a run{_near(folder)}")
-    return [Source(str(run), (run / RECORD,), run) for run in sorted(runs, key=_by_number)]
+    return {run / RECORD: str(run) for run in sorted(runs, key=_by_number)}
 
 
 def _by_number(path: Path) -> list[tuple[int, str]]:
@@ -161,7 +143,7 @@ def _near(path: Path) -> str:
     return f"; did you mean {path.parent / near}?" if near else ""
 
 
-def _on_hub(repo_id: str, configuration: str | None, revision: str | None) -> list[Source]:
+def _on_hub(repo_id: str, configuration: str | None, revision: str | None) -> dict[Path, str]:
     """The records that a model's card names, or those of a data set of records."""
     from huggingface_hub import ModelCard, errors, hf_hub_download
 
@@ -184,8 +166,8 @@ def _on_hub(repo_id: str, configuration: str | None, revision: str | None) -> li
 
 def _in_dataset(
     repo_id: str, wanted: str | None = None, revision: str | None = None, name: str | None = None
-) -> list[Source]:
-    """The record of each configuration of a data set on the Hub, or of the wanted one. name: of the source, for people.
+) -> dict[Path, str]:
+    """The record of each configuration of a data set on the Hub, or of the wanted one. name: for people.
 
     Raises NotFoundError where there is none, and what huggingface_hub raises.
     """
@@ -193,14 +175,9 @@ def _in_dataset(
 
     pattern = f"{wanted or '*'}/*.parquet"
     folder = Path(snapshot_download(repo_id, repo_type="dataset", revision=revision, allow_patterns=pattern))
-    parts: dict[str, list[Path]] = {}
-    for path in sorted(folder.glob(pattern)):
-        parts.setdefault(path.parent.name, []).append(path)
-    if not parts:
+    paths = sorted(folder.glob(pattern))
+    if not paths:
         files = HfApi().list_repo_files(repo_id, repo_type="dataset", revision=revision)
         there = cut(", ".join(sorted({file.partition("/")[0] for file in files if file.endswith(".parquet")})), 200)
         raise NotFoundError(f"the data set {repo_id} holds no record{f' of {wanted}; it has {there}' if wanted else ''}")
-    return [
-        Source(name or (repo_id if len(parts) == 1 else f"{repo_id}:{configuration}"), tuple(paths))
-        for configuration, paths in parts.items()
-    ]
+    return {path: name or (repo_id if len(paths) == 1 else f"{repo_id}:{path.parent.name}") for path in paths}
