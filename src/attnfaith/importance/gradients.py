@@ -216,7 +216,10 @@ class GradientXInput(TargetMeasure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        _, products, _ = input_slopes(subject, batch, self.explained(subject, batch))
+        def explain(logits):  # which class that is, the same reading says
+            return self.explained(subject, batch, logits.detach())(logits)
+
+        _, products, _ = input_slopes(subject, batch, explain)
         named = zip(self.columns, products, strict=False)  # states where there are any
         return {name: per_token(subject, batch, values) for name, values in named}
 

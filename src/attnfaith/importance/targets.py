@@ -131,9 +131,10 @@ class LogitMeasure(Measure):
             for name, label in zip(dataset["instance_id"], labels, strict=True):
                 _classes(self.target, label, subject.num_labels, name)
 
-    def explained(self, subject, batch) -> TargetOutput:
-        """What this measure explains of the instances of a batch."""
-        return target_output(whole_logits(subject, batch), batch, self.target, self.output)
+    def explained(self, subject, batch, logits: torch.Tensor | None = None) -> TargetOutput:
+        """What this measure explains of the instances of a batch; logits: of their whole texts, where they are there."""
+        logits = whole_logits(subject, batch) if logits is None else logits
+        return target_output(logits, batch, self.target, self.output)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -157,14 +157,15 @@ class SelfAttention(Hooked):
         matter. after: a `prefix` of the texts, and which of its instances those of the batch are; maps before it are not
         made. A model that padding disturbs reads texts of one length at a time.
         """
-        edit, keep = edit or Edit(), self.sites.layers if keep is None else keep
+        keep = self.sites.layers if keep is None else keep
         groups, width = self.groups(batch), batch["input_ids"].shape[1]
         if len(groups) == 1 and groups[0][1] == width:
             return self.run(batch, edit, keep, embedded, rows, after)
         parts = []
         for chosen, length in groups:
             part = None if embedded is None else embedded[chosen, :length]
-            parts.append(self.run(batch.take(chosen, length), edit.take(chosen, length), keep, part, rows))
+            edited = edit and edit.take(chosen, length)
+            parts.append(self.run(batch.take(chosen, length), edited, keep, part, rows))
         return joined(parts, groups, width)
 
     def run(self, batch, edit: Edit | None = None, keep=None, embedded=None, rows: bool = False, after=None) -> Read:
@@ -268,7 +269,7 @@ class SelfAttention(Hooked):
         with self.evaluating():
             prefix = Prefix(self.model, blocks, len(rows))
             with prefix.reused():
-                logits = self.read(batch, keep=()).logits
+                logits = self.read(batch, Edit(), keep=()).logits  # step by step, as passes from there on are
             again = self.read(batch, keep=(), after=(prefix, rows)).logits
         near = base.rounding(self.model)
         return prefix if torch.allclose(again, logits, rtol=near, atol=near) else None
