@@ -17,7 +17,7 @@ from attnfaith.data.own_data import read_own
 from attnfaith.data.registry import DATASETS
 from attnfaith.data.vectors import load_vectors
 from attnfaith.importance.diffmask import load_gates
-from attnfaith.loading import load_subject, load_tokenizer
+from attnfaith.loading import load_model, load_subject, load_tokenizer
 from attnfaith.support.errors import AttnfaithError
 from tests.small_classifiers import classifier, tokenizer
 
@@ -124,7 +124,7 @@ def test_no_route_runs_what_a_checkpoint_brings(what, place):
         lambda: load_subject(model),
         lambda: attnfaith.measure(str(model), ["a text"]),
         lambda: attnfaith.view(str(model), "a text"),
-        lambda: (runs.load_model(place / "run"), load_tokenizer(model)),
+        lambda: (load_model(model), load_tokenizer(model)),
         lambda: fine_tune(model, place),
     ):
         with contextlib.suppress(pytest.fail.Exception):  # a known type's own code is left alone, and the model is taken

@@ -28,7 +28,7 @@ from attnfaith.record.lookup import find_record, run_on_hub
 from attnfaith.stats import mean
 from attnfaith.support.errors import AttnfaithError, counted, excerpt
 from attnfaith.support.escaping import csv_frame
-from attnfaith.support.files import RECIPE, RECORD, write_atomically
+from attnfaith.support.files import RECIPE, RECORD, STATE, read_object, write_atomically
 
 
 EXACTLY, WITHIN, NOT = "exactly", "within tolerance", "not"
@@ -77,7 +77,7 @@ def reproduce(
     local = Path(source).is_dir()
     folder = Path(source) if local else run_on_hub(str(source))
     name = folder.resolve().name if local else str(source).rpartition("/")[2]
-    recorded = runs.read_state(folder)
+    recorded = read_object(folder / STATE)
     if recorded.get("status") != "complete":
         raise ReproductionError(f"{name} is not complete ({recorded.get('status')!r}): there is nothing to compare")
     recipe = recipes.load(folder / RECIPE, untrusted=not local)
@@ -95,7 +95,7 @@ def reproduce(
         raise ReproductionError(f"{name} was trained on other texts than {here} has in {', '.join(other)}: get {theirs}")
     folder = Path(output) if output is not None else Path("runs") / "reproduced" / name
     runs.run(replace(recipe, output_dir=str(folder)), resume=True)
-    rows = [*compare_numbers(recorded, runs.read_state(folder)), *compare_records(table, record.load(folder / RECORD))]
+    rows = [*compare_numbers(recorded, read_object(folder / STATE)), *compare_records(table, record.load(folder / RECORD))]
     compared = pd.DataFrame(rows, dtype=object)
     write_atomically(folder / TABLE, csv_frame(compared, undefined="nan"))
     return folder, compared

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 import attnfaith
-from attnfaith import cli, recipes, record, runs
+from attnfaith import cli, recipes, record
+from attnfaith.support.files import read_object
 from tests.records import draw
 from tests.small_classifiers import classifier, tokenizer
 from tests.tiny_recipes import tiny_tree
@@ -98,10 +99,10 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(folder, repository)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in error, error
-    assert not Path("run/model").exists() and runs.read_state("run")["status"] == "started"
+    assert not Path("run/model").exists() and read_object("run/run.json")["status"] == "started"
     Path("run").rename("moved")  # the best checkpoint so far now lies elsewhere, too
     assert cli.main(["train", *words, "--output_dir", "moved", "--resume_from_checkpoint"]) == 0
-    assert runs.read_state("moved")["epochs"] == 30 and cli.main(["train", *words, "--output_dir", "whole"]) == 0
+    assert read_object("moved/run.json")["epochs"] == 30 and cli.main(["train", *words, "--output_dir", "whole"]) == 0
     resumed, whole = (Path(name, "model", "model.safetensors").read_bytes() for name in ("moved", "whole"))
     assert resumed == whole
 

@@ -13,6 +13,7 @@ from attnfaith import recipes, record, runs
 from attnfaith.metrics.attention_faithfulness.divergences import total_variation_distance
 from attnfaith.reporting.cells import split_cells
 from attnfaith.runs import RunError
+from attnfaith.support.files import read_object
 from tests.runs.test_runs import entries, never_trained, variant
 from tests.tiny_recipes import tiny_tree
 
@@ -69,7 +70,7 @@ def test_an_adversary_attends_elsewhere(family):
     kl = np.array([entropy(*rows) for rows in zip(own, other, strict=True)])
     assert kl.mean() > 0.05
     objective = total_variation_distance(own_probs, other_probs) - 2.0 * kl
-    state = runs.read_state(family["adversary"][0])
+    state = read_object(family["adversary"][0] / "run.json")
     assert state["best"] == {"metric": "eval_objective", "value": pytest.approx(objective.mean(), abs=1e-5)}
     assert state["base"]["folder"] == str(family["base"][0])
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from attnfaith import cli, record, runs
+from attnfaith import cli, record
+from attnfaith.support.files import read_object
 
 
 pytestmark = pytest.mark.slow
@@ -71,4 +72,4 @@ def test_a_full_disk_is_one_line_and_the_command_repeated_ends_well(run):
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.count("error: ") == 1 and "Traceback" not in done.stderr, done.stderr
     assert cli.main(command) == 0 and record.load(run / "record.parquet").num_rows == 24
-    assert runs.read_state(run)["status"] == "complete"
+    assert read_object(run / "run.json")["status"] == "complete"

@@ -13,7 +13,7 @@ from attnfaith import recipes, record, runs
 from attnfaith.measurement import engine
 from attnfaith.runs import RunError
 from attnfaith.support.errors import AttnfaithError
-from attnfaith.support.files import folder_lock, is_locked
+from attnfaith.support.files import folder_lock, is_locked, read_object
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_figures")]
@@ -60,7 +60,7 @@ def never_trained(monkeypatch):
 def test_the_files_of_a_run(finished):
     folder, recipe = finished, recipes.load(finished / "recipe.yaml")
     assert entries(folder) == LEFT and (recipe.output_dir, recipe.note) == (str(folder), "a note")
-    state = runs.read_state(folder)
+    state = read_object(folder / "run.json")
     assert (state["status"], state["processes"], state["epochs"], state["sizes"]["test"]) == ("complete", 1, 2, 24)
     assert "a note" in (folder / "report" / "index.html").read_text()
 
@@ -120,7 +120,7 @@ def test_a_killed_run_goes_on_to_the_same_files(finished, tmp_path, monkeypatch,
         patch.setattr(f"attnfaith.{step}", killed)
         with pytest.raises(Killed):
             runs.run(recipe)
-    assert runs.read_state(folder)["status"] == status
+    assert read_object(folder / "run.json")["status"] == status
     begun = (folder / "recipe.yaml").exists()
     for name in (".record.parquet.1.tmp", "checkpoints/checkpoint-9", "report/.b.csv.2.tmp") if begun else ():
         (folder / name).mkdir(parents=True, exist_ok=True)  # of other killed processes
@@ -181,7 +181,7 @@ def test_a_resumed_run_measures_and_reports_what_is_missing(copied, monkeypatch,
         with pytest.raises(Killed):
             runs.run(variant(recipe, "--measure.producers=[gradient]"), resume=True)
     assert (folder / "record.parquet").read_bytes() == before and (folder / "record.parquet.shards").is_dir()
-    assert runs.read_state(folder)["status"] == "trained", "the report is of the older measurement"
+    assert read_object(folder / "run.json")["status"] == "trained", "the report is of the older measurement"
     runs.run(variant(recipe, "--measure.producers=[leave_one_out]"), resume=True)  # those shards are of no use
     assert f"{folder / 'record.parquet'} is measured anew: measure.producers\n" in capsys.readouterr().out
     assert "importance_leave_one_out" in record.load(folder / "record.parquet").column_names and entries(folder) == LEFT
@@ -236,7 +236,7 @@ def test_a_record_is_replaced_with_its_report_and_a_run_with_all_of_it(copied):
     runs.measure_run(folder, other, folder / "record.parquet", overwrite=True)
     assert record.load(folder / "record.parquet").num_rows == 9 and "leave_one_out" not in agreement.read_text()
     assert recipes.load(folder / "recipe.yaml").measure == other.measure
-    assert runs.read_state(folder)["status"] == "complete"
+    assert read_object(folder / "run.json")["status"] == "complete"
     stamp = (folder / "record.parquet").stat().st_mtime_ns
     runs.measure_run(folder, other)  # nothing is left to do
     assert (folder / "record.parquet").stat().st_mtime_ns == stamp
@@ -254,4 +254,4 @@ def test_an_untrained_model_is_the_one_its_trained_twin_starts_from(tiny_recipe,
     assert [*starts] == ["classification"] and entries(folder) == LEFT
     model = AutoModelForSequenceClassification.from_pretrained(folder / "model")
     assert all(torch.equal(value, starts["classification"][0][name]) for name, value in model.state_dict().items())
-    assert "best" not in runs.read_state(folder) and "none: the model as it was drawn" in page.read_text()
+    assert "best" not in read_object(folder / "run.json") and "none: the model as it was drawn" in page.read_text()

@@ -14,6 +14,7 @@ from attnfaith import runs
 from attnfaith.data.collation import pad_batch
 from attnfaith.metrics.attention_faithfulness.divergences import total_variation_distance
 from attnfaith.support.errors import AttnfaithError
+from attnfaith.support.files import read_object
 from attnfaith.training import AdversarialTrainer, AttentionTrainer, DivergedError, GuidedTrainer
 from attnfaith.training.losses import adversarial_loss, classification_loss
 from attnfaith.training.trainers import check_selection, collate, erase_tokens
@@ -237,7 +238,7 @@ def test_the_best_checkpoint_by_validation_stays(tiny_recipe, monkeypatch, metri
         runs.folder.prepare(folder, recipe)
         work = runs.preparation.Run(recipe, folder, process)
         runs.train.train(work, runs.training_arguments(recipe))
-    final, state = load_file(folder / "model" / "model.safetensors"), runs.read_state(folder)
+    final, state = load_file(folder / "model" / "model.safetensors"), read_object(folder / "run.json")
     assert evaluated == list(range(1, (4 if patience else 3) + 1))
     same(final, epochs.weights[best - 1])
     assert all(moved(final, stored) > 0 for epoch, stored in enumerate(epochs.weights, 1) if epoch != best)

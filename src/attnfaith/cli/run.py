@@ -116,10 +116,10 @@ def measure(args):
     if own_texts or args.attention or args.labels or args.links:
         _measure_model(args)
         return
+    if Path(args.run, "config.json").is_file() and not Path(args.run, "recipe.yaml").is_file():
+        raise AttnfaithError(f"{args.run} is a model without a recipe: give its texts, with --data.path or --data.hub_id")
     on_hub = is_repository(args.run)
     folder = fetch_run(args.run) if on_hub else run_folder(args.run, "measuring")
-    if (folder / "config.json").is_file() and not (folder / "recipe.yaml").is_file():
-        raise AttnfaithError(f"{args.run} is a model without a recipe: give its texts, with --data.path or --data.hub_id")
     recipe = _load(folder / "recipe.yaml", args, untrusted=on_hub)
     if on_hub and recipe.data.path is not None:  # a recipe from the Hub must not name a file of this machine
         raise AttnfaithError(f"{args.run} was trained on a file: `attnfaith reproduce {args.run} --data.path FILE` takes it")

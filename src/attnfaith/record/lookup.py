@@ -59,7 +59,7 @@ def run_folder(word: str | Path, needs: str) -> Path:
     """Return the folder of a run on this machine. needs: the work that needs it, for the message. Raises NotFoundError."""
     path = Path(word)
     if os.path.isdir(word):
-        return path
+        return _whole(path, cut(str(word)))
     if os.path.isfile(word):
         raise NotFoundError(f"{cut(str(word))} is a file; {needs} needs the folder of a run, with its model and recipe")
     raise NotFoundError(
@@ -81,10 +81,15 @@ def run_on_hub(repo_id: str, names: Sequence[str] = (RECIPE, STATE)) -> Path:
         raise NotFoundError(
             f"no folder of a run at {cut(repo_id)}, and on the Hub {why_unreadable(error, repo_id)}"
         ) from error
-    missing = [name for name in names if not (snapshot / name).is_file()]
+    return _whole(snapshot, f"{repo_id} on the Hub", names)
+
+
+def _whole(folder: Path, name: str, files: Sequence[str] = (RECIPE, STATE)) -> Path:
+    """The folder. name: for the message. Raises NotFoundError where it lacks files of a run."""
+    missing = [file for file in files if not (folder / file).is_file()]
     if missing:
-        raise NotFoundError(f"{repo_id} on the Hub is no run of this package: it lacks {', '.join(missing)}")
-    return snapshot
+        raise NotFoundError(f"{name} is no run of this package: it lacks {', '.join(missing)}")
+    return folder
 
 
 def fetch_run(repo_id: str) -> Path:

@@ -5,11 +5,10 @@ and model. `train`: the training. `execute`: all of them in their order, and the
 """
 
 from attnfaith.runs.execute import measure_run, run
-from attnfaith.runs.folder import RunError, read_state
-from attnfaith.runs.models import check_model, load_model, make_model, model_config
+from attnfaith.runs.folder import RunError
+from attnfaith.runs.models import check_model, model_config
 from attnfaith.runs.preparation import load_data
 from attnfaith.runs.train import training_arguments
 
 
-__all__ = ["RunError", "check_model", "load_data", "load_model", "make_model", "measure_run", "model_config", "read_state"]
-__all__ += ["run", "training_arguments"]
+__all__ = ["RunError", "check_model", "load_data", "measure_run", "model_config", "run", "training_arguments"]

@@ -16,7 +16,7 @@ from attnfaith import recipes, record
 from attnfaith.data.fingerprint import digest_data, fingerprint
 from attnfaith.data.loading import draw
 from attnfaith.data.pair_encoding import encode_pairs
-from attnfaith.loading import device_of
+from attnfaith.loading import device_of, load_model
 from attnfaith.measurement import engine
 from attnfaith.measurement.registry import build
 from attnfaith.recipes import Recipe
@@ -35,14 +35,13 @@ from attnfaith.runs.folder import (
     held,
     note,
     prepare,
-    read_state,
 )
-from attnfaith.runs.models import check_model, load_model
+from attnfaith.runs.models import check_model
 from attnfaith.runs.preparation import Run, check_readings
 from attnfaith.runs.train import train, training_arguments
 from attnfaith.subjects import subject_of
 from attnfaith.support.escaping import printable
-from attnfaith.support.files import MODEL, RECORD, write_atomically
+from attnfaith.support.files import MODEL, RECORD, STATE, read_object, write_atomically
 from attnfaith.training.translation import translation_scores, translations
 
 
@@ -136,7 +135,7 @@ def measure(run: Run, path: Path, device=None) -> None:
     """Measure the model of a run. path: of the record."""
     recipe, section, loaded, removal = run.recipe, run.recipe.measure, run.loaded, run.recipe.data.removal
     own = path.resolve() == (run.folder / RECORD).resolve()
-    model = load_model(run.folder).to(device or run.state.device)
+    model = load_model(run.folder / MODEL, attn_implementation="eager").to(device or run.state.device)
     if run.pairs and own:  # first: the record holds the scores
         if run.main:
             _translate(model, run)
@@ -148,7 +147,8 @@ def measure(run: Run, path: Path, device=None) -> None:
     if recipe.objective.kind == "guided":
         weights = record.rows(run.base_record(rows), "attention")
         attention = dict(zip(rows["instance_id"], weights, strict=True))
-    facts = {key: value for key, value in read_state(run.folder).items() if key != "seconds"}  # records are the same again
+    facts = read_object(run.folder / STATE)
+    facts.pop("seconds", None)  # records are the same again
     data = {"revision": loaded.revision, "fingerprint": {section.split: digest_data(rows)}}
     texts, training_texts = fingerprint(run.drawn), facts["texts"]["train"]
     if removal is not None:  # what is left of them; two measures may leave the same

@@ -16,7 +16,7 @@ from accelerate import PartialState
 
 from attnfaith import recipes
 from attnfaith.recipes import Recipe
-from attnfaith.support.errors import AttnfaithError, FileError
+from attnfaith.support.errors import AttnfaithError
 from attnfaith.support.files import LOCK, MODEL, RECIPE, STATE, folder_lock, read_object, write_atomically
 
 
@@ -84,14 +84,6 @@ def _delete(paths: list[Path]) -> None:
             path.unlink(missing_ok=True)
 
 
-def read_state(folder: str | os.PathLike) -> dict:
-    """Return the content of run.json. Raises RunError where it is missing or broken."""
-    try:
-        return read_object(Path(folder) / STATE)
-    except FileError as error:
-        raise RunError(f"{error}: give the folder of a run") from error
-
-
 def note(folder: Path, **facts) -> None:
     """Add facts to run.json."""
-    write_atomically(folder / STATE, json.dumps({**read_state(folder), **facts}, indent=1))
+    write_atomically(folder / STATE, json.dumps({**read_object(folder / STATE), **facts}, indent=1))

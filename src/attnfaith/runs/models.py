@@ -33,7 +33,6 @@ from attnfaith.recipes.files import check_data
 from attnfaith.subjects import SelfAttention
 from attnfaith.subjects.base import position_limit
 from attnfaith.support.errors import excerpt
-from attnfaith.support.files import MODEL
 from attnfaith.training.penalties import check_sizes
 
 
@@ -46,11 +45,6 @@ CONFIGURATIONS = {
 }
 NOT_CONFIGURED = ("type", "pretrained", "revision", "selector")
 """Keys of the model section that are no fields of a configuration."""
-
-
-def load_model(run: Path) -> PreTrainedModel:
-    """Return the model of a run's folder, with the "eager" attention that it was trained with. Raises ModelError."""
-    return loading.load_model(run / MODEL, attn_implementation="eager")
 
 
 def model_config(recipe: Recipe, *, pair: bool = False, **fields) -> PreTrainedConfig:

@@ -21,13 +21,13 @@ from attnfaith.data.tokenization import encode
 from attnfaith.measurement import engine
 from attnfaith.measurement.registry import build
 from attnfaith.recipes import Recipe, RecipeError
-from attnfaith.runs.folder import RunError, read_state
-from attnfaith.runs.models import load_model, make_tokenizer
+from attnfaith.runs.folder import RunError
+from attnfaith.runs.models import make_tokenizer
 from attnfaith.runs.removal import check_measure, remove
 from attnfaith.subjects.base import BOUNDLESS
 from attnfaith.support import provenance
 from attnfaith.support.errors import AttnfaithError, excerpt
-from attnfaith.support.files import MODEL, RECIPE, STATE
+from attnfaith.support.files import MODEL, RECIPE, STATE, read_object
 
 
 KINDS = {"guided": ("classification", "adversarial"), "adversarial": ("classification",)}  # objectives a base may have
@@ -95,7 +95,7 @@ class Run:
         with state.local_main_process_first():  # the others find its downloads
             source = load_data(recipe, whole=True)
         self.loaded, section = source.limited(recipe.data.limits), recipe.measure
-        trained = read_state(folder).get("texts") or {} if recipe.data.own else {}
+        trained = read_object(folder / STATE).get("texts") or {} if recipe.data.own else {}
         changed = [split for split in trained if trained[split] != fingerprint(self.loaded.splits[split])]
         if changed:
             where = f"other texts or labels in {', '.join(changed)}: put the old data back, or train anew"
@@ -109,7 +109,7 @@ class Run:
         folder = Path(self.recipe.base)
         if loading.load_tokenizer(folder / MODEL).get_vocab() != self.tokenizer.get_vocab():
             raise RunError(f"the run in {folder} knows other words: give both runs the same data")
-        return load_model(folder).to(self.state.device)
+        return loading.load_model(folder / MODEL, attn_implementation="eager").to(self.state.device)
 
     def base_record(self, rows: Dataset, names: Sequence[str] = (), **how) -> pa.Table:
         """Return the record of the base on encoded rows: its probs [C], its attention [T], and measures."""
@@ -118,7 +118,7 @@ class Run:
 
     def check_base_unchanged(self) -> None:
         """Raise RunError where the base has other weights than the one that the model in the folder was trained against."""
-        folder, trained = self.recipe.base, read_state(self.folder).get("base") or {}
+        folder, trained = self.recipe.base, read_object(self.folder / STATE).get("base") or {}
         if trained.get(WEIGHTS) != digest_model(self.base):
             raise RunError(f"{folder} was trained anew since the run in {self.folder}: run that with --overwrite_output_dir")
 
