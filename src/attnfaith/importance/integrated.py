@@ -119,11 +119,11 @@ def _begin(line: Line) -> tuple[Intervals, torch.Tensor, torch.Tensor]:
     line; where f turns close to the start, four decades, down to where f no longer differs from that at the start.
     """
     lines, shares = torch.arange(len(line.end), device=line.end.device), [0.0, *NEAR_START]
-    first, *near = _values(line, lines, shares[:3]).unbind(1)
+    first, near = _values(line, lines, shares[:2]).unbind(1)
     last = torch.where(line.lengths > 0, line.reached, 0.0)  # of no text at all both ends are 0
     difference, rounding = last - first, ROUNDING * (first.abs() + last.abs())
     small = STEEP * difference.abs() + rounding
-    turning = lines[((torch.stack(near) - first).abs() > small).any(0)]
+    turning = lines[(near - first).abs() > small]
     ends = {row: [1.0, 0.0] for row in lines.tolist()}
     for row, values in zip(turning.tolist(), _values(line, turning, shares[1:]), strict=True):
         differs = ((values - first[row]).abs() > small[row]).nonzero()
