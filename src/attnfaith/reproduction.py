@@ -88,7 +88,7 @@ def reproduce(
         recipe = replace(recipe, data=replace(recipe.data, path=data_path))
     elif own is not None and not local:
         raise ReproductionError(f"{name} was trained on {excerpt(Path(own).name)}: give it with --data.path")
-    table, loaded = record.load(find_record(source)), runs.load_data(recipe)
+    table, loaded = record.load(find_record(source)), runs.load_data(recipe).limited(recipe.data.limits)
     other = [split for split, digest in recorded["texts"].items() if digest != fingerprint(loaded.splits[split])]
     if other:
         theirs, here = recorded["dataset"].get("revision", "unknown"), f"{loaded.entry.name} ({loaded.revision})"

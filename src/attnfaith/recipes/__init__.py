@@ -1,11 +1,10 @@
 """Recipes: one YAML a run, read into frozen dataclasses. Unknown keys and wrong values raise before any work is done.
 
-`schema`: the keys, and which recipes each is for. `files`: recipes found, read and written. `options`: the keys on a command
-line. `values`: YAML as it is read and written.
+`schema`: the keys, and which recipes each is for. `options`: the keys on a command line, and YAML. `files`: recipes found,
+read and written.
 """
 # ruff: noqa: F401  (the names of the package)
 
 from attnfaith.recipes.files import build, differences, dump, find, flat, folder, load, named, read_file
-from attnfaith.recipes.options import parse_overrides
+from attnfaith.recipes.options import parse_overrides, read_value
 from attnfaith.recipes.schema import Recipe, RecipeError, Removal, Report, make_section, section
-from attnfaith.recipes.values import read_value

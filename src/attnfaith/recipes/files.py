@@ -14,9 +14,8 @@ from typing import Any
 import yaml
 
 from attnfaith.data.registry import entry_of, pairs_entry
-from attnfaith.recipes.options import parse_overrides
+from attnfaith.recipes.options import Dumper, parse_overrides, read_value
 from attnfaith.recipes.schema import Recipe, RecipeError, make_section
-from attnfaith.recipes.values import Dumper, read_value
 from attnfaith.support.errors import cut, excerpt, nearest
 
 

@@ -1,6 +1,7 @@
 """Command-line options: argparse with examples in the help, errors that suggest a name, and the keys of a recipe.
 
-The options of a recipe's keys are made from its schema: type, default and help are written there alone.
+The options of a recipe's keys are made from its schema: type, default and help are written there alone. Their values are
+YAML, as in a file.
 """
 
 import argparse
@@ -15,8 +16,29 @@ import yaml
 from pydantic import TypeAdapter
 
 from attnfaith.recipes.schema import SECTIONS, Recipe, RecipeError
-from attnfaith.recipes.values import read_value
-from attnfaith.support.errors import closest, cut
+from attnfaith.support.errors import closest, cut, excerpt
+
+
+class Loader(yaml.SafeLoader):
+    """1e-3 is a number, as in YAML 1.2, and a date is a text."""
+
+
+class Dumper(yaml.SafeDumper):
+    """Quotes the texts that Loader would read as numbers."""
+
+
+NUMBER = re.compile(r"^[-+]?((\d+\.\d*|\.\d+)([eE][-+]?\d+)?|\d+[eE][-+]?\d+)$")
+for _kind in (Loader, Dumper):
+    _kind.add_implicit_resolver("tag:yaml.org,2002:float", NUMBER, list("-+0123456789."))
+Loader.add_constructor("tag:yaml.org,2002:timestamp", Loader.construct_yaml_str)
+
+
+def read_value(text: str, source: str) -> Any:
+    """Return the value of a YAML text. source: for the message. Raises RecipeError where it is no YAML."""
+    try:
+        return yaml.load(text, Loader=Loader)
+    except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RecipeError(f"{source} is not YAML: {excerpt(error, 400)}") from error
 
 
 class Parser(argparse.ArgumentParser):

@@ -162,11 +162,10 @@ def _on_hub(repo_id: str, configuration: str | None, revision: str | None) -> di
             raise NotFoundError(f"no run or record at {repo_id}, and on the Hub {why}") from error
     try:
         card = ModelCard.load(path).data.get("attnfaith")
-        records = card["records"]
+        records, own = card["records"], card["configuration"]
     except (ValueError, TypeError, KeyError, yaml.YAMLError) as error:
         raise NotFoundError(f"{repo_id}: the model's card names no record; give the data set that holds it") from error
-    wanted = configuration or card.get("configuration") or repo_id.rpartition("/")[2]
-    return _in_dataset(records, wanted, name=repo_id)
+    return _in_dataset(records, configuration or own, name=repo_id)
 
 
 def _in_dataset(

@@ -34,23 +34,21 @@ KINDS = {"guided": ("classification", "adversarial"), "adversarial": ("classific
 WEIGHTS = "weights (SHA-256)"
 
 
-def load_data(recipe: Recipe, *, whole: bool = False) -> LoadedDataset:
-    """Return the data set of a recipe, or its sentence pairs, with its limits; whole: without them."""
+def load_data(recipe: Recipe) -> LoadedDataset:
+    """Return the data set of a recipe, or its sentence pairs, without its limits."""
     data = recipe.data
     try:
         if recipe.kind == "translator":
             own = {"path": data.path, "links_from": data.links_from or 0}
-            loaded = load_pairs(data.name, **own, seed=data.seed, **data.arguments)
-        elif data.own:
-            loaded = read_own(data)
-        else:
-            how = {"seed": data.seed, "impermissible_removed": data.impermissible_removed}
-            loaded = load_splits(data.name, **how, **data.arguments)
+            return load_pairs(data.name, **own, seed=data.seed, **data.arguments)
+        if data.own:
+            return read_own(data)
+        how = {"seed": data.seed, "impermissible_removed": data.impermissible_removed}
+        return load_splits(data.name, **how, **data.arguments)
     except (TypeError, ValueError) as error:
         if not data.arguments or isinstance(error, AttnfaithError):
             raise
         raise RecipeError(f"data.arguments={excerpt(data.arguments)}: a value of a wrong type: {error}") from error
-    return loaded if whole else loaded.limited(data.limits)
 
 
 def check_readings(recipe: Recipe) -> None:
@@ -93,7 +91,7 @@ class Run:
         self.recipe, self.folder, self.state = recipe, folder, state
         self.main, self.pairs = state.is_main_process, recipe.kind == "translator"
         with state.local_main_process_first():  # the others find its downloads
-            source = load_data(recipe, whole=True)
+            source = load_data(recipe)
         self.loaded, section = source.limited(recipe.data.limits), recipe.measure
         trained = read_object(folder / STATE).get("texts") or {} if recipe.data.own else {}
         changed = [split for split in trained if trained[split] != fingerprint(self.loaded.splits[split])]
