@@ -27,8 +27,7 @@ def report(args):
     from attnfaith.reporting.page import write_report
 
     table = record.concatenate(_tables(paths, mix_versions=args.mix_versions))
-    recipe = recipes.load(own / "recipe.yaml") if own and (own / "recipe.yaml").is_file() else None
-    section = recipe.report if recipe else recipes.Report()
+    section = recipes.load(own / "recipe.yaml").report if own and (own / "recipe.yaml").is_file() else recipes.Report()
     examples = section.examples if args.examples is None else args.examples
     print(f"report: {write_report(table, args.output or own / 'report', title=section.title, n_examples=examples)}")
 

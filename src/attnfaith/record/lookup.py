@@ -168,9 +168,7 @@ def _on_hub(repo_id: str, configuration: str | None, revision: str | None) -> di
     return _in_dataset(records, configuration or own, name=repo_id)
 
 
-def _in_dataset(
-    repo_id: str, wanted: str | None = None, revision: str | None = None, name: str | None = None
-) -> dict[Path, str]:
+def _in_dataset(repo_id: str, wanted: str | None, revision: str | None = None, name: str = "") -> dict[Path, str]:
     """The record of each configuration of a data set on the Hub, or of the wanted one. name: for people.
 
     Raises NotFoundError where there is none, and what huggingface_hub raises.

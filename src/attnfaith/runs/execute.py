@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import os
 import time
 from pathlib import Path
 
@@ -86,14 +85,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, device
     return (folder / REPORT / "index.html" if recipe.report.page else path).resolve()
 
 
-def measure_run(
-    folder: str | os.PathLike,
-    recipe: Recipe,
-    output: str | os.PathLike | None = None,
-    *,
-    overwrite: bool = False,
-    device=None,
-) -> Path:
+def measure_run(folder: Path, recipe: Recipe, output: Path | None = None, *, overwrite: bool = False, device=None) -> Path:
     """Measure the model of a finished training, with the given recipe's `measure` section; return the record's path.
 
     output: of the record; None completes the run itself, with its recipe and its report. overwrite: measure anew and replace
@@ -102,9 +94,8 @@ def measure_run(
     Raises ModelError for a device that is not there, RunError where no model is there, something would be replaced, or the
     recipe differs from the run's in more than `measure`, FileError as `run`.
     """
-    folder = Path(folder)
     device = None if device is None else device_of(device)
-    path = folder / RECORD if output is None else Path(output)
+    path = output or folder / RECORD
     own = path.resolve() == (folder / RECORD).resolve()
     if not (folder / MODEL).is_dir():
         raise RunError(f"{folder} holds no trained model ({MODEL}/); train first")

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import PreTrainedModel, Trainer, TrainingArguments, set_seed
+from transformers import Trainer, TrainingArguments, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
@@ -104,7 +104,11 @@ def train(run: Run, arguments: TrainingArguments) -> None:
             run.check_base_unchanged()
         elif recipe.base and run.main:
             note(run.folder, base={"folder": recipe.base, WEIGHTS: digest_model(run.base)})
-        trainer = make_trainer(recipe, model, run.tokenizer, rows, arguments, run.base if recipe.base else None)
+        if recipe.objective.frozen:
+            # all but the alignment: at the base's own attention the divergence is least and has no gradient to leave it by
+            alignment = {name: value for name, value in model.state_dict().items() if name.startswith("model.alignment.")}
+            model.load_state_dict({**run.base.state_dict(), **alignment})
+        trainer = make_trainer(recipe, model, run.tokenizer, rows, arguments)
         trainer.train(resume_from_checkpoint=last)
         model = trainer.trained_model()
         facts["epochs"] = trainer.state.epoch
@@ -142,19 +146,8 @@ def _print_texts(loaded: LoadedDataset, rows: dict[str, Dataset]) -> None:
             print(f"{loaded.entry.name}: pairs of {split} left out, empty or too long: {left_out:,}")
 
 
-def make_trainer(
-    recipe: Recipe,
-    model,
-    tokenizer,
-    rows: dict[str, Dataset],
-    arguments: TrainingArguments,
-    base: PreTrainedModel | None = None,
-) -> Trainer:
+def make_trainer(recipe: Recipe, model, tokenizer, rows: dict[str, Dataset], arguments: TrainingArguments) -> Trainer:
     """Return the trainer of a recipe for encoded splits, on the columns that it reads."""
-    if recipe.objective.frozen:
-        # all but the alignment: at the base's own attention the divergence is least and has no gradient to leave it by
-        alignment = {name: value for name, value in model.state_dict().items() if name.startswith("model.alignment.")}
-        model.load_state_dict({**base.state_dict(), **alignment})
     if arguments.metric_for_best_model == "eval_accuracy" and recipe.training.metric_for_best_model is None:
         arguments.metric_for_best_model = "eval_roc_auc" if model.config.num_labels == 2 else "eval_accuracy"
     columns, penalties = list(rows["train"].column_names), {}

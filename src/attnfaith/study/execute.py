@@ -84,14 +84,7 @@ def _print_reasons(table: pd.DataFrame) -> None:
         print(f"{row.cell} {row.status}: {row.reason}")
 
 
-def run_cells(
-    study: Study,
-    chosen: Sequence[Cell],
-    *,
-    cores: int | None = None,
-    executor: str | None = None,
-    options: Sequence[str] = (),
-) -> None:
+def run_cells(study: Study, chosen: Sequence[Cell], cores: int | None, executor: str | None, options: Sequence[str]) -> None:
     """Run the cells that are not complete, after those that they need.
 
     cores: cells at a time, None one per GPU, or per core; with an executor, jobs at a time, None all. executor: one of
