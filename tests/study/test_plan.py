@@ -59,9 +59,9 @@ def test_a_value_may_name_a_key_of_the_grid():
 @pytest.mark.parametrize(
     ("blocks", "keys", "message"),
     [
-        ([GUIDED], {}, r"is after \['base-1'\], and the study has"),
+        ([GUIDED], {}, r"is after \['base-1'\], and above it are"),
         ([{"grid": {"seed": [1]}, "after": ["base-{sed}"]}], {}, r"\{sed\} is no key .* known: seed, output_dir"),
-        ([{"name": "a", "after": ["b"]}, {"name": "b", "after": ["a"]}], {}, r"circle.*: \['a', 'b'\]"),
+        ([{"name": "a", "after": ["b"]}, {"name": "b", "after": ["a"]}], {}, r"cell a is after \['b'\], and above it"),
         ([{"grid": {"seed": [1, 1]}}], {}, "two cells are called tiny-1"),
         ([{"grid": {"seed": []}}], {}, "grid.seed=.*at least 1 item"),
         ([{"name": "../a"}], {}, "'../a' is no name for a folder"),

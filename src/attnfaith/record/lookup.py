@@ -130,12 +130,9 @@ def _in_folder(folder: Path) -> dict[Path, str]:
     runs = [path.parent for path in folder.glob(f"*/{RECORD}")]
     if not runs:
         raise NotFoundError(f"{folder} holds no {RECORD}, nor do the folders in it: give the folder of a run{_near(folder)}")
-    return {run / RECORD: str(run) for run in sorted(runs, key=_by_number)}
-
-
-def _by_number(path: Path) -> list[tuple[int, str]]:
-    """The sort key by which seed_2 comes before seed_10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]
+    # seed_2 before seed_10
+    runs.sort(key=lambda run: [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", run.name)])
+    return {run / RECORD: str(run) for run in runs}
 
 
 def _near(path: Path) -> str:

@@ -29,7 +29,6 @@ from attnfaith.support.files import folder_lock, is_locked, write_atomically
 
 
 CONTROL = ".study"
-SNAKEFILE = Path(__file__).with_name("Snakefile")
 # a lock of Snakemake outlives a kill and has to be removed by hand; the study's own does not
 OPTIONS = ("--nolock", "--keep-going", "--rerun-incomplete", "--quiet", "host", "reason")
 
@@ -122,7 +121,7 @@ def run_cells(study: Study, chosen: Sequence[Cell], cores: int | None, executor:
         shutil.rmtree(control / "done", ignore_errors=True)
         plan = {"folder": os.getcwd(), "gpus": len(gpus), "cells": entries}
         write_atomically(control / "plan.json", json.dumps(plan, indent=1, ensure_ascii=False))
-        shutil.copy(SNAKEFILE, control)
+        shutil.copy(Path(__file__).with_name("Snakefile"), control)
         where = ["--executor", executor, "--jobs", places or "unlimited"] if executor else ["--cores", places or "all"]
         if gpus:
             where += ["--resources", *(f"gpu_{number}={math.ceil(places / len(gpus))}" for number in range(len(gpus)))]
