@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 
@@ -17,7 +17,7 @@ class Command:
     name: str
     function: Callable[[SimpleNamespace], object]
     arguments: Sequence[tuple[tuple[str, ...], dict]]
-    options: dict = field(default_factory=dict)
+    options: dict
 
     @property
     def summary(self) -> str:

@@ -1,8 +1,4 @@
-"""Recipes: one YAML a run, read into frozen dataclasses. Unknown keys and wrong values raise before any work is done.
-
-`schema`: the keys, and which recipes each is for. `options`: the keys on a command line, and YAML. `files`: recipes found,
-read and written.
-"""
+"""Recipes: one YAML a run, read into frozen dataclasses. Unknown keys and wrong values raise before any work is done."""
 # ruff: noqa: F401  (the names of the package)
 
 from attnfaith.recipes.files import build, differences, dump, find, flat, folder, load, named, read_file

@@ -93,10 +93,7 @@ def _whole(folder: Path, name: str, files: Sequence[str] = (RECIPE, STATE)) -> P
 
 
 def fetch_run(repo_id: str) -> Path:
-    """Return the folder below runs/hub of a run on the Hub, fetched unless it is there: recipe, state and model, no code.
-
-    Raises NotFoundError as `run_on_hub`.
-    """
+    """Return the folder below runs/hub of a run on the Hub, fetched unless it is there: recipe, state and model, no code."""
     folder = FETCHED / repo_id.replace("/", "--")
     if not (folder / RECIPE).is_file():
         snapshot = run_on_hub(repo_id, (RECIPE, STATE, *CHECKPOINT))
@@ -166,9 +163,8 @@ def _on_hub(repo_id: str, configuration: str | None, revision: str | None) -> di
 
 
 def _in_dataset(repo_id: str, wanted: str | None, revision: str | None = None, name: str = "") -> dict[Path, str]:
-    """The record of each configuration of a data set on the Hub, or of the wanted one. name: for people.
-
-    Raises NotFoundError where there is none, and what huggingface_hub raises.
+    """The record of each configuration of a data set on the Hub, or of the wanted one. name: for people. What
+    huggingface_hub raises goes on.
     """
     from huggingface_hub import HfApi, snapshot_download
 

@@ -1,8 +1,4 @@
-"""A recipe carried out in one folder.
-
-`folder`: the files of a run and the lock of its folder. `preparation` and `models`: from a recipe to its texts, tokenizer
-and model. `train`: the training. `execute`: all of them in their order, and the measurement.
-"""
+"""A recipe carried out in one folder: texts, tokenizer and model prepared, the model trained, measured and reported on."""
 
 from attnfaith.runs.execute import measure_run, run
 from attnfaith.runs.folder import RunError

@@ -73,7 +73,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, device
                 train(work, arguments)
             if other and work.main:
                 print(f"{path} is measured anew: {', '.join(other)}")
-            measure(work, path, device)
+            measure(work, path, device, own=True)
         if state.is_main_process:
             if recipe.report.page or (folder / REPORT).is_dir():
                 write_report(
@@ -122,10 +122,9 @@ def _processes(recipe: Recipe) -> PartialState:
     return PartialState(cpu=recipe.training.use_cpu or not torch.cuda.is_available())
 
 
-def measure(run: Run, path: Path, device=None) -> None:
-    """Measure the model of a run. path: of the record."""
+def measure(run: Run, path: Path, device, *, own: bool = False) -> None:
+    """Measure the model of a run. path: of the record. own: whether it is the run's own."""
     recipe, section, loaded, removal = run.recipe, run.recipe.measure, run.loaded, run.recipe.data.removal
-    own = path.resolve() == (run.folder / RECORD).resolve()
     model = load_model(run.folder / MODEL, attn_implementation="eager").to(device or run.state.device)
     if run.pairs and own:  # first: the record holds the scores
         if run.main:

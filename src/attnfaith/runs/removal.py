@@ -26,9 +26,6 @@ from attnfaith.support.draws import generator
 from attnfaith.support.files import RECIPE
 
 
-SCORES = "scores"  # folder in that of the base: its scores, for all runs that need the same
-
-
 def check_measure(by: str) -> None:
     """Raise RecipeError for a measure that ranks no words, MeasurementError for a name that no measure has."""
     if by in ("random", "attention"):
@@ -51,7 +48,7 @@ def ranking(run, rows) -> dict[str, np.ndarray]:
     section, names = recipes.load(folder / RECIPE).measure, [] if by == "attention" else [by]
     how = {"options": {name: section.options[name] for name in names if name in section.options}, "seed": section.seed}
     what = repr([digest_model(run.base), digest_data(rows), how])
-    path = folder / SCORES / f"{by}-{hashlib.sha256(what.encode()).hexdigest()[:12]}.parquet"
+    path = folder / "scores" / f"{by}-{hashlib.sha256(what.encode()).hexdigest()[:12]}.parquet"
     if not path.is_file():
         record.save(run.base_record(rows, names, **how), path)
     table = record.load(path)
