@@ -6,7 +6,7 @@ The twin does the same the way the papers' scripts do it: a packed bidirectional
 texts read again for every deleted token, one decoder pass per permutation, removed weight or step of the adversary, one
 backward pass per point of a line (of inputs alone; ours is of states, too), scipy once per text. Both give the same numbers,
 which is checked first; the exact adversary must not fall below the naive search, beside which it is timed. Tests of
-attention are timed from the encoder's states on, on either side.
+attention are timed from the encoder's states on, on either side. Both read 32 texts at once, the papers' batch.
 
 The model is the papers' BiLSTM, trained on SST where the data root has it, else on generated texts: an LSTM as drawn forgets
 a deleted word soon, and leave-one-out has less to do. Its texts are words of the test split, joined and cut to one length.
@@ -90,34 +90,33 @@ def joined(record, tokenizer, tokens: int, count: int) -> torch.Tensor:
 def add_measuring(bench: Benchmark, model, ids: torch.Tensor, size: SimpleNamespace, folder: Path) -> None:
     """Gradient, leave-one-out, Kendall's tau, integrated gradients, the tests of attention, and all of a paper's tests."""
     twin, tokens = naive.NaiveTwin(model).eval(), ids.shape[1] - 2
-    count, texts = len(ids), len(ids) if tokens < 100 else size.few
-    batch, lengths = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.full((count,), tokens + 2)
-    few = {name: values[:texts] for name, values in batch.items()}
+    count, lengths = len(ids), torch.full((len(ids),), tokens + 2)
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     scores = np.abs(np.random.default_rng(0).normal(size=(2, count, tokens)))
     points = {"target": 1, "tolerance": 1e6}  # one rule of 15 points, those of the twin
     rule = [((1 + sign * node) / 2, weight / 2) for node, weight, _ in NODES for sign in ((1, -1) if node else (1,))]
 
-    def scored(measure, texts):
-        return lambda: measure(model, texts)[f"importance_{measure.name}"]
+    def scored(measure):
+        return lambda: measure(model, batch)[f"importance_{measure.name}"]
 
     theirs = lambda: naive.gradient(twin, ids, lengths)[:, 1:-1]  # noqa: E731
-    bench.add("gradient", tokens, scored(Gradient(), batch), theirs, count, within=1e-5)
-    theirs = lambda: naive.leave_one_out(twin, ids[:texts], lengths[:texts])[:, 1:-1]  # noqa: E731
-    bench.add("leave-one-out", tokens, scored(LeaveOneOut(), few), theirs, texts, within=1e-5)
+    bench.add("gradient", tokens, scored(Gradient()), theirs, count, within=1e-5)
+    theirs = lambda: naive.leave_one_out(twin, ids, lengths)[:, 1:-1]  # noqa: E731
+    bench.add("leave-one-out", tokens, scored(LeaveOneOut()), theirs, count, within=1e-5)
     theirs = lambda: [kendalltau(*pair).statistic for pair in zip(*scores, strict=True)]  # noqa: E731
     bench.add("Kendall's tau with p-value", tokens, lambda: kendall_tau(*scores)[0], theirs, count, within=1e-9)
-    theirs = lambda: naive.integrated_gradients(model, ids[:texts], rule)[:, 1:-1]  # noqa: E731
-    ours = scored(IntegratedGradients(**points), few)
-    bench.add(f"integrated gradients, {len(rule)} points", tokens, ours, theirs, texts, within=1e-4)
+    theirs = lambda: naive.integrated_gradients(model, ids, rule)[:, 1:-1]  # noqa: E731
+    ours = scored(IntegratedGradients(**points))
+    bench.add(f"integrated gradients, {len(rule)} points", tokens, ours, theirs, count, within=1e-4)
     add_tests(bench, model, twin, batch, lengths)
-    columns = {"instance_id": [f"benchmark/{row}" for row in range(texts)], "input_ids": few["input_ids"].tolist()}
-    columns |= {"labels": [0] * texts, "tokens": [["w"] * tokens] * texts, "length": [tokens + 2] * texts}
-    rows, output = datasets.Dataset.from_dict({**columns, "truncated": [False] * texts}), folder / "suite.parquet"
-    cell, rng, noise = Identity("benchmark", "benchmark", "test", 0), np.random.default_rng(0), torch.randn(texts, 5, tokens)
+    columns = {"instance_id": [f"benchmark/{row}" for row in range(count)], "input_ids": ids.tolist()}
+    columns |= {"labels": [0] * count, "tokens": [["w"] * tokens] * count, "length": [tokens + 2] * count}
+    rows, output = datasets.Dataset.from_dict({**columns, "truncated": [False] * count}), folder / "suite.parquet"
+    cell, rng, noise = Identity("benchmark", "benchmark", "test", 0), np.random.default_rng(0), torch.randn(count, 5, tokens)
     ours = lambda: measure(model, rows, cell, TESTS, output, progress=False)  # noqa: E731
     for name, tests in {"naive": naive.suite, "published": naive.published_suite}.items():
-        theirs = lambda tests=tests: tests(twin, ids[:texts], lengths[:texts], rng, noise)  # noqa: E731
-        bench.add("all of Jain & Wallace's tests, to the record", tokens, ours, theirs, texts, twin=name)
+        theirs = lambda tests=tests: tests(twin, ids, lengths, rng, noise)  # noqa: E731
+        bench.add("all of Jain & Wallace's tests, to the record", tokens, ours, theirs, count, twin=name)
 
 
 def add_tests(bench: Benchmark, model, twin, batch: dict, lengths: torch.Tensor) -> None:
