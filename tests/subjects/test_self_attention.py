@@ -57,6 +57,24 @@ def test_rows_that_matter_are_those_that_logits_depend_on(kind, rows):
     assert [change > rounding for change in changes] == expected[1, : LENGTHS[1]].tolist()
 
 
+def test_logits_alone_are_made_by_the_models_own_attention(monkeypatch):
+    """What is read or changed is computed step by step, and gives the same logits."""
+    subject, function = open_subject(), torch.nn.functional.scaled_dot_product_attention
+    some, calls = batch(subject), []
+
+    def noted(*arguments, **options):
+        calls.append(len(arguments))
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", noted)
+    with torch.no_grad(), subject.evaluating():
+        logits = subject.predict(some)
+        assert len(calls) == subject.depth
+        close(subject.read(some, Edit(), keep=()).logits, logits)
+        subject.attention(some)
+    assert len(calls) == subject.depth
+
+
 def test_rounding_is_no_path_and_does_not_hide_one():
     """Of four rows: one through a tanh that gives exactly 1; one that is masked; one whose slope is lost; one beside it."""
     output = torch.ones(1, 1, 4, 2, requires_grad=True)
