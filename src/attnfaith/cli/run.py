@@ -152,7 +152,6 @@ def _measure_model(args) -> None:
     texts = read_texts(data, section.split, section.limit, section.seed)
     from attnfaith.api.measuring import measure
 
-    folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder, "a measurement"):
         record = measure(
             args.run,
@@ -206,8 +205,7 @@ def study(args):
     settings = args.set + ([f"measure.limit={args.limit}"] if args.limit is not None else [])
     from attnfaith.study import execute, plan
 
-    planned = plan.read_study(args.study)
-    planned = plan.trial(planned, settings) if settings else planned
+    planned = plan.trial(plan.read_study(args.study), settings)
     if args.status:
         execute.show_status(planned)
     else:

@@ -6,7 +6,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from attnfaith.data.registry import entry_of, pairs_entry
-from attnfaith.recipes.options import Dumper, parse_overrides, read_value
+from attnfaith.recipes.options import Dumper, Overrides, parse_overrides, read_value
 from attnfaith.recipes.schema import Recipe, RecipeError, make_section
 from attnfaith.support.errors import cut, excerpt, nearest
 
@@ -51,9 +51,7 @@ def read_file(path: Path, kind: str) -> Any:
         raise RecipeError(f"no {kind} can be read from {path}: {excerpt(error)}") from error
 
 
-def load(
-    path: str | Path | None = None, overrides: Sequence[str | tuple[str, Any]] = (), *, untrusted: bool = False
-) -> Recipe:
+def load(path: str | Path | None = None, overrides: Overrides = (), *, untrusted: bool = False) -> Recipe:
     """Read a recipe, apply overrides and import its plugins.
 
     path: a file, or one of the recipes that come with the package ("meister_2021/sst.yaml"). None is the quickstart, or
@@ -86,7 +84,7 @@ def load(
     return recipe
 
 
-def build(tree: Any, overrides: Sequence[str | tuple[str, Any]] = (), source: str = "the recipe") -> Recipe:
+def build(tree: Any, overrides: Overrides = (), source: str = "the recipe") -> Recipe:
     """Return a recipe from nested dictionaries, with overrides; its note then calls it a variant of the noted recipe.
 
     source: for the message. Raises RecipeError for an unknown key or a wrong value.

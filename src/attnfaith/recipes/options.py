@@ -165,7 +165,10 @@ def _parser() -> Parser:
     return Parser("train", keys=("",), add_help=False)
 
 
-def parse_overrides(words: Sequence[str | tuple[str, Any]]) -> list[tuple[str, Any]]:
+Overrides = Sequence[str | tuple[str, Any]]
+
+
+def parse_overrides(words: Overrides) -> list[tuple[str, Any]]:
     """Return [(dotted key, value)] from `--seed 3`, `--model.encoder=cnn` or, where only one section has the key, `--encoder
     cnn`; such pairs stay as they are. Raises RecipeError for anything else.
 

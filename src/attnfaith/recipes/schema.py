@@ -216,11 +216,6 @@ class Objective:
     divergence: Literal["kl", "jsd"] = key("kl", "kl, or jsd if the attention of the base has zeros", "adversarial")
     frozen: bool = key(False, "train the alignment only and keep the other weights of the base", "adversarial")
 
-    @property
-    def needs_base(self) -> bool:
-        """Whether the model is trained against another run."""
-        return self.kind in ("guided", "adversarial")
-
 
 MASS, TYING, MASKED = f"penalties.impermissible_mass of {TUNED}", "penalties.word_tying", "masked_language_model"
 
@@ -356,7 +351,7 @@ class Recipe:
             "data sets of the Hub": data.hub_id is not None,
             "generated data": not data.own,
             "model.hierarchy=sentence": ours and model.hierarchy != "none",
-            "guided or adversarial": self.objective.needs_base,
+            "guided or adversarial": objective in ("guided", "adversarial"),
             "adversarial": objective == "adversarial",
             "guided": objective == "guided",
             "models that compute their attention": objective != "guided",
@@ -406,9 +401,10 @@ class Recipe:
 
         ranked, goal = data.removal is not None and data.removal.by != "random", f"objective.kind={objective.kind!r}"
         yield ranked and not self.base, "data.removal.by needs data.removal.base, the folder of the run that ranks the words"
-        yield objective.needs_base and not self.base, f"{goal} needs objective.base, the folder of the run to train against"
+        against = self.homes()["guided or adversarial"]
+        yield against and not self.base, f"{goal} needs objective.base, the folder of the run to train against"
         pooled = self.kind == "classifier" and self.model.selector is None
-        misplaced = (pairs and objective.kind != "classification") or (objective.needs_base and not pooled)
+        misplaced = (pairs and objective.kind != "classification") or (against and not pooled)
         yield misplaced, f"{goal} is only for classifiers of this package whose attention pools states"
 
         metric, own = training.metric_for_best_model, {key.name for key in fields(training)}

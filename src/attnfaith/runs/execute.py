@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import torch
 from accelerate import PartialState
 from datasets import Dataset
@@ -75,12 +76,11 @@ def run(recipe: Recipe, *, overwrite: bool = False, resume: bool = False, device
                 print(f"{path} is measured anew: {', '.join(other)}")
             measure(work, path, device, own=True)
         if state.is_main_process:
+            table = record.load(path)
             if recipe.report.page or (folder / REPORT).is_dir():
-                write_report(
-                    record.load(path), folder / REPORT, title=recipe.report.title, n_examples=recipe.report.examples
-                )
+                write_report(table, folder / REPORT, title=recipe.report.title, n_examples=recipe.report.examples)
             note(folder, status="complete", seconds=round(time.perf_counter() - started, 1))
-            _print_results(path)
+            _print_results(table)
         state.wait_for_everyone()
     return (folder / REPORT / "index.html" if recipe.report.page else path).resolve()
 
@@ -112,7 +112,7 @@ def measure_run(folder: Path, recipe: Recipe, output: Path | None = None, *, ove
     with held(folder, "a measurement", state):
         measure(Run(recipe, folder, state), path, device)
         if state.is_main_process:
-            _print_results(path)
+            _print_results(record.load(path))
         state.wait_for_everyone()
     return path
 
@@ -204,9 +204,8 @@ def _measured_otherwise(path: Path, recipe: Recipe) -> list[str]:
     return [f"measure.{key}" for key, value in wanted.items() if measured.get(key, ...) != value]
 
 
-def _print_results(path: Path) -> None:
+def _print_results(table: pa.Table) -> None:
     """Print the scores of a model, and of a classifier the verdict on its attention, in two lines a cell."""
-    table = record.load(path)
     if record.of_sequences(table):
         if scores := record.settings(table)[0]["run"].get("translation"):
             print(f"translates: {translation_in_words(scores)}")

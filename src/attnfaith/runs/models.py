@@ -66,8 +66,7 @@ def model_config(recipe: Recipe, *, pair: bool = False, **fields) -> PreTrainedC
         if pair:
             raise RecipeError("model.selector with pairs of texts: a selector reads single texts; leave it out")
         kind, fields["sampler"] = "selector", section.selector.kind
-        values = {"budget": section.selector.budget, "threshold": section.selector.threshold}
-        fields |= {name: value for name, value in values.items() if value is not None}
+        fields |= {name: value for name, value in vars(section.selector).items() if name != "kind" and value is not None}
     try:
         return CONFIGURATIONS[kind](**fields)
     except StrictDataclassError as error:

@@ -86,7 +86,7 @@ def train(run: Run, arguments: TrainingArguments) -> None:
     """Train the model of a run, from its last whole checkpoint, and keep it in the folder. Raises what `runs.run` raises."""
     recipe, section, started = run.recipe, run.recipe.measure, time.perf_counter()
     rows = {split: run.rows(split) for split in ("train", "validation")}
-    if recipe.objective.needs_base:
+    if recipe.objective.base:
         for split, part in rows.items():
             outputs = run.base_record(part)
             for name in ("attention", "probs"):
