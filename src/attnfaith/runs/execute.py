@@ -26,16 +26,7 @@ from attnfaith.reporting.facts import translation_in_words
 from attnfaith.reporting.page import write_report
 from attnfaith.reporting.sections.performance import accuracy_in_words
 from attnfaith.reporting.verdicts import verdict
-from attnfaith.runs.folder import (
-    REPORT,
-    TRANSLATIONS,
-    RunError,
-    check_free,
-    check_trained_alike,
-    held,
-    note,
-    prepare,
-)
+from attnfaith.runs.folder import REPORT, TRANSLATIONS, RunError, check_free, check_trained_alike, held, note, prepare
 from attnfaith.runs.models import check_model
 from attnfaith.runs.preparation import Run, check_readings
 from attnfaith.runs.train import train, training_arguments

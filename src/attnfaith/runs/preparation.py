@@ -43,8 +43,7 @@ def load_data(recipe: Recipe) -> LoadedDataset:
             return load_pairs(data.name, **own, seed=data.seed, **data.arguments)
         if data.own:
             return read_own(data)
-        how = {"seed": data.seed, "impermissible_removed": data.impermissible_removed}
-        return load_splits(data.name, **how, **data.arguments)
+        return load_splits(data.name, seed=data.seed, impermissible_removed=data.impermissible_removed, **data.arguments)
     except (TypeError, ValueError) as error:
         if not data.arguments or isinstance(error, AttnfaithError):
             raise
