@@ -80,18 +80,11 @@ def test_rows_and_values_are_those_of_the_data_and_of_each_text_alone(go, texts,
             np.testing.assert_allclose(record.rows(table, name)[number], values, atol=1e-6)
 
 
-@pytest.mark.parametrize("names", [["permutation", "gradient"], ["permutation"]])
-def test_texts_are_read_once_for_gradients_and_all_else(texts, tiny_model, names):
-    """The rows of a record are the same whichever measure reads them."""
-    model, read = tiny_model(), []
-    model.model.encoder.register_forward_hook(lambda *_: read.append(1))
-    table = measure(model, texts([5, 3, 4]), CELL, names, None, progress=False)
-    assert len(read) == 1
-    same(
-        table.select(["attention", "probs"]),
-        measure(model, texts([5, 3, 4]), CELL, [], None).select(["attention", "probs"]),
-        0,
-    )
+def test_other_measures_change_nothing_in_a_column(go):
+    """Not a bit of it."""
+    names, others = ["attention", "probs", "importance_leave_one_out"], ["gradient", "permutation", "gradient_x_input"]
+    alone, among = go("alone.parquet", producers=["leave_one_out"]), go(producers=[*others, "leave_one_out"])
+    assert alone.select(names).equals(among.select(names))
 
 
 def test_documents_by_sentences(go, texts, tiny_model, tiny_batch):

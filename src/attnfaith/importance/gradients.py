@@ -83,9 +83,6 @@ def input_slopes(subject: Subject, batch: Batch, explain: Callable, hold: bool =
         if "states" in subject.capabilities:
             encoded = subject.encoded(batch, embedded)
             attention = subject.attend(*encoded)
-            # no other measure has to read these texts again
-            batch.results.setdefault("encoded", encoded._make(part if part is None else part.detach() for part in encoded))
-            batch.results.setdefault("attention", attention.detach())
             inputs.append(encoded.hidden)
             logits = subject.decode(encoded.hidden, attention.detach() if hold else attention, encoded.query)
         else:
@@ -134,7 +131,6 @@ class Gradient(Measure):
         ),
     }
 
-    runs_first = True
     held: ClassVar[bool] = False  # attention is held fixed in a stack of layers, too
 
     def __call__(self, subject, batch) -> dict[str, list]:
@@ -176,7 +172,6 @@ class GradientNorm(Measure):
     """
 
     name, cost, needs = "gradient_norm", "gradient", frozenset({"embeddings"})
-    runs_first = True
     columns = {
         "importance_gradient_norm": score(f"||df/dx||_2, {ITEM}, {ODDS}; {THROUGH}"),
         "importance_gradient_norm_hidden": score(
@@ -205,7 +200,6 @@ class GradientXInput(TargetMeasure):
     """
 
     name, cost, needs = "gradient_x_input", "gradient", frozenset({"embeddings", "embedding length"})
-    runs_first = True
     columns = {
         "importance_gradient_x_input": signed_score(
             f"x . df/dx, {ITEM}, {TARGET_DOC}; {THROUGH}; markers and a second text have shares that belong to no token"

@@ -249,14 +249,11 @@ def scores_by_measure(columns: Mapping[str, list], declared: Mapping[str, record
 def _measured(
     subject, rows: Mapping[str, list], measures: Sequence[Measure], extra: Mapping, attention: Mapping | None, seed: int
 ) -> dict[str, list]:
-    """The columns of a batch: what every record holds, measures that score, then those that test scores."""
+    """The columns of a batch: first what every record holds, then measures that score, then those that test scores."""
     count = len(rows["instance_id"])
     batch = subject.collate([{name: values[index] for name, values in rows.items()} for index in range(count)])
-    pairs, columns = "target_tokens" in rows, {}
-    for measure in measures:
-        if measure.runs_first:
-            columns |= _values(measure, subject, batch)
-    columns |= _read_pairs(subject, batch, rows) if pairs else _read_texts(subject, batch, rows, extra, attention)
+    pairs = "target_tokens" in rows
+    columns = _read_pairs(subject, batch, rows) if pairs else _read_texts(subject, batch, rows, extra, attention)
     for name, probs in zip(rows["instance_id"], columns["target_probs" if pairs else "probs"], strict=True):
         if not np.isfinite(probs).all():
             raise MeasurementError(f"the model's prediction for '{name}' is not finite")
@@ -265,17 +262,11 @@ def _measured(
         keywords = {"seed": seed} if measure.takes_seed else {}
         if measure.takes_scores:
             scores = keywords["scores"] = scores_by_measure(columns, extra) if scores is None else scores
-        if not measure.runs_first:
-            columns |= _values(measure, subject, batch, **keywords)
+        values = measure(subject, batch, **keywords)
+        if set(values) != (declared := set(measure.columns_for(subject))):
+            raise MeasurementError(f"'{measure.name}' declares {sorted(declared)} and returned {sorted(values)}")
+        columns |= values
     return columns
-
-
-def _values(measure: Measure, subject, batch, **keywords) -> dict[str, list]:
-    """The columns of a measure for a batch."""
-    values = measure(subject, batch, **keywords)
-    if set(values) != (declared := set(measure.columns_for(subject))):
-        raise MeasurementError(f"'{measure.name}' declares {sorted(declared)} and returned {sorted(values)}")
-    return values
 
 
 def _read_texts(subject, batch, rows: Mapping[str, list], extra: Mapping, attention: Mapping | None) -> dict[str, list]:

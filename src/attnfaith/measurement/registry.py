@@ -60,7 +60,6 @@ class Measure:
     columns: ClassVar[Mapping[str, Column]]
     reads: ClassVar[Literal["texts", "pairs"]] = "texts"
     most_tokens: ClassVar[int | None] = None
-    runs_first: ClassVar[bool] = False  # before the texts are read for the record, which takes what it has read
     takes_seed: ClassVar[bool] = False  # `register` sets these two from the signature of __call__
     takes_scores: ClassVar[bool] = False
 
