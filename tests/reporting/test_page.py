@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 import xml.etree.ElementTree as tree
+from dataclasses import asdict
 from html.parser import HTMLParser
 
 import numpy as np
@@ -19,8 +20,8 @@ from attnfaith.reporting.heatmap import COLOURS, HUES, NEGATIVE, SHADES, example
 from attnfaith.reporting.html import script
 from attnfaith.reporting.page import first_screen, render_page
 from attnfaith.reporting.sections import agreement
-from attnfaith.reporting.verdicts import verdict
-from attnfaith.verdict import CANNOT_TELL, RULE
+from attnfaith.reporting.verdicts import UNMEASURED, verdict
+from attnfaith.verdict import BESIDE, CANNOT_TELL, RULE, Verdict
 from tests.records import build, draw
 from tests.views import HOSTILE as CODE
 
@@ -279,6 +280,22 @@ def test_the_page_begins_with_the_verdict():
         screen = first_screen(one_cell(table), f"chart{place}")
         assert screen["verdict"].headline in html and str(screen["chart"]) in html
     assert html.count('<p class="answer') == 2
+
+
+@pytest.mark.parametrize(
+    ("outcome", "command"),
+    [
+        (UNMEASURED, "attnfaith measure 'runs/a b' --add integrated_gradients comprehensiveness"),
+        (Verdict(BESIDE, "", "", ""), "attnfaith show 'runs/a b' --measures leave_one_out"),
+        (Verdict(CANNOT_TELL, "", "", "Measure 60 more."), ""),  # which no command on the same texts does
+    ],
+)
+def test_a_command_does_what_the_advice_says(monkeypatch, outcome, command):
+    table = draw(40, measures=("leave_one_out",))
+    settings = {"identity": asdict(one_cell(table).identity), "recipe": {"output_dir": "runs/a b"}}
+    table = records.with_settings(table, [settings])
+    monkeypatch.setattr("attnfaith.reporting.page.verdict", lambda cells: outcome)
+    assert first_screen(one_cell(table))["command"] == command
 
 
 def rows_of(html, caption):

@@ -41,7 +41,7 @@ from attnfaith.reporting.verdicts import UNMEASURED, verdict
 from attnfaith.support.errors import FileError
 from attnfaith.support.escaping import file_name
 from attnfaith.support.files import write_atomically
-from attnfaith.verdict import RULE
+from attnfaith.verdict import CANNOT_TELL, RULE
 
 
 CHAPTERS = {"measures": "Measures", "interventions": "Are these weights the only reason?"}
@@ -183,8 +183,8 @@ def first_screen(cell: Cell, key: str = "chart") -> dict[str, object]:
     """The first screen of one cell of texts. key: names its chart among those of the page.
 
     ratio: places of ρ on a scale of 0 to 100, by name; {} where it was not computed. command: what to do, as a command; ""
-    where the record names no run. chart: SVG; None without a measure. why_chart: a remark on it. text: the one that is
-    shown; why: this one.
+    where the record names no run, or it takes other texts or another model. chart: SVG; None without a measure. why_chart:
+    a remark on it. text: the one that is shown; why: this one.
     """
     outcome, chart = verdict([cell]), measures_chart([cell])
     measures = ["integrated_gradients"] if "integrated_gradients" in cell.measures else main_measures(cell)[-1:]
@@ -192,13 +192,13 @@ def first_screen(cell: Cell, key: str = "chart") -> dict[str, object]:
     ratio = outcome.ratio
     ends = {} if np.isnan(ratio.low) else {"value": ratio.value, "low": ratio.low, "high": ratio.high}
     run = cell.settings.get("recipe", {}).get("output_dir")
-    words = ["show", run, *(["--measures", *measures] if measures else [])]
+    words = ["show", run, *(["--measures", *measures] if measures else [])] if outcome.outcome != CANNOT_TELL else []
     if outcome == UNMEASURED:
         words = ["measure", run, "--add", "integrated_gradients", "comprehensiveness"]
     return {
         "title": describe(cell.heading),
         "verdict": outcome,
-        "command": shlex.join(["attnfaith", *words]) if run else "",
+        "command": shlex.join(["attnfaith", *words]) if run and words else "",
         "ratio": {name: 100 * min(max(place, 0.0), 1.0) for name, place in ends.items()},
         "chart": chart and svg(chart, key),
         "why_chart": chart.why if chart else "",
