@@ -210,7 +210,7 @@ class GradientXInput(TargetMeasure):
     }
 
     def __call__(self, subject, batch) -> dict[str, list]:
-        def explain(logits):  # which class that is, the same reading says
+        def explain(logits):  # the predicted class comes from the same reading
             return self.explained(subject, batch, logits.detach())(logits)
 
         _, products, _ = input_slopes(subject, batch, explain)

@@ -20,7 +20,7 @@ NUMBERS_AT_ONCE = 2**24  # read of them together: 64 MiB in float32
 TEXTS_AT_ONCE = 64
 CHECKS, YOUNG = 8, 16  # positions from one look for forgotten deletions to the next, and from a deletion to the first
 FEW_UNITS = 16
-NEAR = 32  # roundings: on SST's weights scores are then as far from float64 as those of plain reading, 3e-8 on average
+NEAR, FURTHEST = 32, 4e-6  # units of rounding, and their bound for short floating numbers
 
 
 @torch.no_grad()
@@ -131,9 +131,12 @@ def _one_direction(lstm, weight, readout, inputs, order, inner, deleted, other, 
 
 def forgotten(both, owner, texts: int) -> torch.Tensor:
     """Whether half the state and twice the memory (2,R,D) of each row behind the first, whole texts, are those of its text
-    (R), to rounding.
+    (R), to NEAR units of rounding.
+
+    Leave-one-out of a BiLSTM trained on SST is then 2.6e-8 away from float64 on average, as plain reading in float32 is (8
+    texts of 200 tokens).
     """
-    near = min(NEAR * torch.finfo(both.dtype).eps, 4e-6)
+    near = min(NEAR * torch.finfo(both.dtype).eps, FURTHEST)
     few = both[0, :, :FEW_UNITS]  # in which most rows differ already
     alike = ((few[texts:] - few[owner[texts:]]).abs() <= near / 2).all(-1)
     rows = alike.nonzero().squeeze(1) + texts
